@@ -31,7 +31,9 @@ func (t *Tree) Info() []LevelInfo {
 			}
 			in.ListLengths[class]++
 		}
-		in.ListLengths[0] -= len(lv.free)
+		if len(lv.free) > 0 { // nodes that are not in use have empty lists too
+			in.ListLengths[0] -= len(lv.free)
+		}
 		in.Bytes = uint64(lv.nodes)<<lv.stride*cellSize +
 			uint64(lv.lists.Len())*uint64(unsafe.Sizeof([]Entry(nil))) +
 			uint64(in.Masks)*uint64(unsafe.Sizeof(Entry{}))
