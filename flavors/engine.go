@@ -9,43 +9,21 @@ import (
 	"github.com/ribwarp/ribwarp/lpm"
 )
 
-// The strides that an engine uses where Options name none, by the number of prefixes. They were
-// measured on full tables of 2026 (docs/benchmarks/lookup.txt).
-//
-// IPv4: nearly every address of the Internet is decided by its first 24 bits, so one read of a
-// large root answers it. For a small table the 64 MiB of such a root are not worth it.
-//
-// IPv6: the first two cuts lie where the blocks of registries and providers begin to differ,
-// /19 and /32; from there to /48 the common lengths are multiples of 4.
+// Default strides, measured on full tables of 2026 (docs/benchmarks/lookup.txt).
 var (
-	largeStrides4 = []int{24, 8}
-	smallStrides4 = []int{16, 8, 8}
-	largeStrides6 = []int{19, 13, 4, 4, 4, 4, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8}
-	smallStrides6 = []int{16, 8, 8, 4, 4, 4, 4, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8}
+	// DefaultStrides4 answers most addresses of the Internet by two reads, at /20 and /24, and
+	// keeps a full table in a processor's last-level cache.
+	DefaultStrides4 = []int{20, 4, 8}
+	// DefaultStrides6 has its first two cuts where the blocks of registries and providers begin to
+	// differ, /19 and /32; from there to /48 the common lengths are multiples of 4.
+	DefaultStrides6 = []int{19, 13, 4, 4, 4, 4, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8}
 )
-
-// largeTable is the number of prefixes from which a table is worth a large root.
-const largeTable = 50_000
-
-// DefaultStrides gives the strides that an engine uses by default for a table of n prefixes of
-// keys of the given width, 32 or 128.
-func DefaultStrides(width, n int) []int {
-	switch {
-	case width == 32 && n >= largeTable:
-		return largeStrides4
-	case width == 32:
-		return smallStrides4
-	case n >= largeTable:
-		return largeStrides6
-	}
-	return smallStrides6
-}
 
 // Options of an engine. The zero value is the default.
 type Options struct {
 	Flavor   Flavor // default Pushed
-	Strides4 []int  // sum to 32; default DefaultStrides, chosen at every Build
-	Strides6 []int  // sum to 128; the same
+	Strides4 []int  // sum to 32; default DefaultStrides4
+	Strides6 []int  // sum to 128; default DefaultStrides6
 }
 
 // NewCPU makes the engine that builds and searches on the processor, one core a call.
@@ -56,25 +34,27 @@ func NewCPU(o Options) (lpm.Engine, error) {
 	if o.Flavor != Pushed && o.Flavor != List {
 		return nil, fmt.Errorf("unknown node flavor %q: use %q or %q", o.Flavor, Pushed, List)
 	}
-	e := &cpuEngine{flavor: o.Flavor}
-	var err error
-	if o.Strides4 != nil {
-		if e.st4, err = NewStrides(32, o.Strides4); err != nil {
-			return nil, fmt.Errorf("IPv4: %w", err)
-		}
+	if o.Strides4 == nil {
+		o.Strides4 = DefaultStrides4
 	}
-	if o.Strides6 != nil {
-		if e.st6, err = NewStrides(128, o.Strides6); err != nil {
-			return nil, fmt.Errorf("IPv6: %w", err)
-		}
+	if o.Strides6 == nil {
+		o.Strides6 = DefaultStrides6
 	}
-	return e, nil
+	st4, err := NewStrides(32, o.Strides4)
+	if err != nil {
+		return nil, fmt.Errorf("IPv4: %w", err)
+	}
+	st6, err := NewStrides(128, o.Strides6)
+	if err != nil {
+		return nil, fmt.Errorf("IPv6: %w", err)
+	}
+	return &cpuEngine{flavor: o.Flavor, st4: st4, st6: st6}, nil
 }
 
 // cpuEngine builds a tree a family.
 type cpuEngine struct {
 	flavor   Flavor
-	st4, st6 *Strides // nil: DefaultStrides
+	st4, st6 *Strides
 	closed   atomic.Bool
 }
 
@@ -89,34 +69,18 @@ func (e *cpuEngine) Build(ctx context.Context, routes lpm.Routes) (lpm.Table, er
 	if err := e.check(ctx, routes); err != nil {
 		return nil, err
 	}
-	st4, err := stridesFor(e.st4, 32, len(routes.V4))
-	if err != nil {
-		return nil, err
-	}
-	st6, err := stridesFor(e.st6, 128, len(routes.V6))
-	if err != nil {
-		return nil, err
-	}
-	t4, err := treeOf(st4, e.flavor, SortMasks4(routes.V4))
+	t4, err := treeOf(e.st4, e.flavor, SortMasks4(routes.V4))
 	if err != nil {
 		return nil, fmt.Errorf("build IPv4 tree: %w", err)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	t6, err := NewTree(st6, e.flavor, routes.V6)
+	t6, err := NewTree(e.st6, e.flavor, routes.V6)
 	if err != nil {
 		return nil, fmt.Errorf("build IPv6 tree: %w", err)
 	}
 	return &cpuTable{engine: e, t4: t4, t6: t6}, nil
-}
-
-// stridesFor gives configured strides or else the default ones for n prefixes.
-func stridesFor(configured *Strides, width, n int) (*Strides, error) {
-	if configured != nil {
-		return configured, nil
-	}
-	return NewStrides(width, DefaultStrides(width, n))
 }
 
 func (e *cpuEngine) Update(ctx context.Context, prev lpm.Table, changes lpm.Routes) (lpm.Table, error) {

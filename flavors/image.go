@@ -101,7 +101,7 @@ func allocate(st *Strides, nodes []int) (*Image, error) {
 	total, sum := 0, 0
 	for l, n := range nodes {
 		im.Base[l], im.NodeBase[l] = total, sum
-		if n > childBit>>st.list[l] {
+		if uint64(n)<<st.list[l] > childBit {
 			return nil, fmt.Errorf("%w: %s need %d nodes of 2^%d cells on level %d, and a level can have 2^31 cells; use smaller strides", ErrStrides, FormatStrides(st.list), n, st.list[l], l)
 		}
 		total += n << st.list[l]
