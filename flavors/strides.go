@@ -3,7 +3,6 @@ package flavors
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"strconv"
 	"strings"
 
@@ -118,12 +117,4 @@ func clip(key Key, length int) Key {
 		return Key{Hi: key.Hi, Lo: key.Lo &^ (^uint64(0) >> (length - 64))}
 	}
 	return Key{Hi: key.Hi &^ (^uint64(0) >> length)}
-}
-
-// log2ceil gives the number of bits that hold the numbers 0 to n-1.
-func log2ceil(n int) int {
-	if n <= 1 {
-		return 0
-	}
-	return bits.Len(uint(n - 1))
 }
