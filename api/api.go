@@ -1,0 +1,161 @@
+package api
+
+import (
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/ribwarp/ribwarp/lpm"
+	"github.com/ribwarp/ribwarp/rib"
+)
+
+// Deps is what the service needs of the rest of the program. Functions must be safe for
+// concurrent use; those that are nil leave their part of the answers empty.
+type Deps struct {
+	Generations    *lpm.Published[rib.Route]          // what lookups are answered from
+	Peers          func() []rib.PeerStatus            // for /api/v1/peers and metrics
+	Ready          func() (ok bool, waiting []string) // nil: ready once a generation is published
+	Paths          func(netip.Prefix) []rib.Candidate // for include=paths
+	PublisherStats func() rib.PublisherStats          // for /api/v1/status and metrics
+	EngineName     string                             // lpm.Engine's Name
+	Build          Build
+	// Metrics is served at /metrics. New adds ribwarp's own metrics and those of the Go runtime
+	// and the process, so it must not hold them yet; nil makes a new one.
+	Metrics *prometheus.Registry
+	Limits  Limits
+	Log     *slog.Logger // nil: slog.Default
+}
+
+// Build says what was built, for /api/v1/status and the metric ribwarp_build_info.
+type Build struct{ Version, Commit, Date string }
+
+// API answers HTTP requests. Make one with New; it is safe for concurrent use.
+type API struct {
+	deps    Deps
+	started time.Time
+	router  *gin.Engine
+	metrics *metrics
+	tables  tableInfo
+	header  atomic.Pointer[generationHeader]
+	singles sync.Pool // of *single
+	batches sync.Pool // of *batch
+	bodies  sync.Pool // of *[]byte, what a JSON body is read into
+}
+
+// New makes the service. It panics if Deps.Metrics already holds a metric that it adds.
+func New(d Deps) *API {
+	d.Limits = d.Limits.withDefaults()
+	if d.Log == nil {
+		d.Log = slog.Default()
+	}
+	if d.Metrics == nil {
+		d.Metrics = prometheus.NewRegistry()
+	}
+	if d.Generations == nil {
+		d.Generations = new(lpm.Published[rib.Route])
+	}
+	a := &API{deps: d, started: time.Now()}
+	a.metrics = newMetrics(a)
+	a.singles.New = func() any { return &single{counts: a.metrics.lookups.shard()} }
+	a.batches.New = func() any { return &batch{counts: a.metrics.lookups.shard()} }
+	a.bodies.New = func() any { return new([]byte) }
+	a.router = a.routes()
+	return a
+}
+
+// Handler gives the service as a handler, for NewServer or a server of one's own.
+func (a *API) Handler() http.Handler { return a.router }
+
+// routes says which handler answers what.
+func (a *API) routes() *gin.Engine {
+	releaseMode()
+	r := gin.New()
+	r.RedirectTrailingSlash = false
+	r.HandleMethodNotAllowed = true
+	_ = r.SetTrustedProxies(nil) // only a malformed list is an error
+
+	r.Use(a.around)
+	r.NoRoute(a.noRoute)
+	r.NoMethod(a.noMethod)
+
+	get := func(path string, h gin.HandlerFunc) {
+		r.GET(path, h)
+		r.HEAD(path, h)
+	}
+	get("/api/v1/lookup/:ip", a.lookup)
+	r.POST("/api/v1/lookup", a.bulk)
+	get("/api/v1/routes/*prefix", a.prefix) // a wildcard: a prefix holds a slash
+	get("/api/v1/peers", a.peers)
+	get("/api/v1/status", a.status)
+	get("/healthz", a.healthz)
+	get("/readyz", a.readyz)
+	get("/metrics", gin.WrapH(promhttp.HandlerFor(a.deps.Metrics, promhttp.HandlerOpts{
+		ErrorHandling: promhttp.ContinueOnError, // one bad metric must not hide the others
+	})))
+	return r
+}
+
+// releaseMode keeps gin from printing its routes. The mode belongs to the whole process.
+var releaseMode = sync.OnceFunc(func() { gin.SetMode(gin.ReleaseMode) })
+
+// Header values that every answer shares: put into the header map as they are, so that setting
+// them allocates nothing. Nobody may append to them.
+var (
+	typeJSON    = []string{"application/json"}
+	typeNDJSON  = []string{"application/x-ndjson"}
+	typeProblem = []string{"application/problem+json"}
+)
+
+// headerGeneration is RIB-Generation as a key of a header map.
+const headerGeneration = "Rib-Generation"
+
+// generationHeader is the number of a generation as a header value, kept until the next one.
+type generationHeader struct {
+	number uint64
+	value  []string
+}
+
+// nameGeneration sets the header RIB-Generation.
+func (a *API) nameGeneration(c *gin.Context, number uint64) {
+	h := a.header.Load()
+	if h == nil || h.number != number {
+		h = &generationHeader{number, []string{strconv.FormatUint(number, 10)}}
+		a.header.Store(h)
+	}
+	c.Writer.Header()[headerGeneration] = h.value
+}
+
+// acquire gives the newest generation, which the caller must release, and names it in the
+// header. Where there is none it answers 503 and gives nil.
+func (a *API) acquire(c *gin.Context) *rib.Generation {
+	g := a.deps.Generations.Acquire()
+	if g == nil {
+		a.fail(c, problem{
+			Status:     http.StatusServiceUnavailable,
+			Detail:     "no generation is published yet: the sources of routes are still loading, see /readyz",
+			RetryAfter: retryAfter,
+		})
+		return nil
+	}
+	a.nameGeneration(c, g.Number)
+	return g
+}
+
+// writeJSON answers 200 with a whole body. net/http sets the length of a short one by itself,
+// without allocating.
+func writeJSON(c *gin.Context, body []byte) {
+	h := c.Writer.Header()
+	h["Content-Type"] = typeJSON
+	if len(body) >= 2048 {
+		h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	}
+	_, _ = c.Writer.Write(body) // the client may be gone: nobody is left to tell
+}

@@ -1,0 +1,138 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// Whatever a JSON body holds, the answer is a whole JSON value of a known status; and a body is
+// taken only if encoding/json takes it too, with as many addresses.
+func FuzzBulkJSON(f *testing.F) {
+	for _, seed := range []string{
+		`{"ips":["10.1.2.3","2001:db8::1","x","fe80::1%eth0"]}`, `{"ips":[]}`, `{"ips":["\u0031.1.1.1","\"","\\"]}`,
+		`{}`, `[]`, ``, `{"ips":[[[[[`, `{"ips":["1.1.1.1"],"x":1}`, `{"ips":[1]}`, "{\"ips\":[\"\xff\"]}", `{"ips":["1.1.1.1"]}x`, `{"ips":["\`,
+	} {
+		f.Add([]byte(seed))
+	}
+	w := newWorld(f, func(d *Deps) { d.Limits = Limits{MaxBody: 1 << 16, MaxIPsJSON: 1000} })
+	f.Fuzz(func(t *testing.T, body []byte) {
+		rec := post(w, "application/json", body)
+		if !json.Valid(rec.Body.Bytes()) || !utf8.Valid(rec.Body.Bytes()) {
+			t.Fatalf("answer is not JSON: %q", rec.Body)
+		}
+		switch rec.Code {
+		case http.StatusOK:
+			var in struct {
+				IPs []string `json:"ips"`
+			}
+			var out struct {
+				Results []json.RawMessage `json:"results"`
+			}
+			if err := json.Unmarshal(body, &in); err != nil {
+				t.Fatalf("took what is not JSON: %v", err)
+			}
+			if err := json.Unmarshal(rec.Body.Bytes(), &out); err != nil || len(in.IPs) != len(out.Results) {
+				t.Fatalf("%d results for %d addresses (%v)", len(out.Results), len(in.IPs), err)
+			}
+		case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
+		default:
+			t.Fatalf("status %d: %s", rec.Code, rec.Body)
+		}
+	})
+}
+
+// Whatever a stream holds, every line gets one line of JSON, and the pieces it comes in do not
+// matter.
+func FuzzStream(f *testing.F) {
+	for _, seed := range []string{
+		"10.1.2.3\n2001:db8::1\n", "10.1.2.3", "\r\n\n\r\n", "\"10.1.2.3\"\n{\"ip\":\"::1\"}\n", "{\"ip\":\"\\u0031\"}", "\xff\xfe\n\x00\n",
+		"\xef\xbb\xbf10.1.2.3\n", strings.Repeat("a", 200) + "\n1.1.1.1\n", strings.Repeat("a", 70), "fe80::1%eth0\n1.2.3.0/24\n",
+	} {
+		f.Add([]byte(seed), true, uint8(3))
+		f.Add([]byte(seed), false, uint8(64))
+	}
+	w := newWorld(f, func(d *Deps) { d.Limits = Limits{MaxLine: 64} })
+	f.Fuzz(func(t *testing.T, body []byte, text bool, piece uint8) {
+		kind := "application/x-ndjson"
+		if text {
+			kind = "text/plain"
+		}
+		rec := post(w, kind, body)
+		if rec.Code != http.StatusOK {
+			t.Fatalf("status %d: %s", rec.Code, rec.Body)
+		}
+		want := bytes.Count(body, []byte{'\n'})
+		if len(body) > 0 && body[len(body)-1] != '\n' {
+			want++
+		}
+		got := 0
+		for line := range bytes.Lines(rec.Body.Bytes()) {
+			got++
+			if !json.Valid(line) || !utf8.Valid(line) {
+				t.Fatalf("answer %d is not JSON: %q", got, line)
+			}
+		}
+		if got != want {
+			t.Fatalf("%d answers for %d lines", got, want)
+		}
+		whole, _ := readLines(bytes.NewReader(body), 64, readPiece)
+		small, _ := readLines(&smallReader{body, max(1, int(piece))}, 64, 130)
+		if len(whole) != want || len(small) != want {
+			t.Fatalf("%d lines at once, %d in pieces of %d, want %d", len(whole), len(small), piece, want)
+		}
+		for i, l := range whole {
+			if s := small[i]; s.number != l.number || (s.err == nil) != (l.err == nil) || l.err == nil && !bytes.Equal(s.text, l.text) {
+				t.Fatalf("line %q, %v; in pieces of %d it is %q, %v", l.text, l.err, piece, s.text, s.err)
+			}
+		}
+	})
+}
+
+func post(w *world, kind string, body []byte) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodPost, lookupPath, bytes.NewReader(body))
+	r.Header.Set("Content-Type", kind)
+	rec := httptest.NewRecorder()
+	w.api.Handler().ServeHTTP(rec, r)
+	return rec
+}
+
+// smallReader gives at most piece bytes at once.
+type smallReader struct {
+	text  []byte
+	piece int
+}
+
+func (s *smallReader) Read(p []byte) (int, error) {
+	n, err := bytes.NewReader(s.text).Read(p[:min(len(p), s.piece)])
+	s.text = s.text[n:]
+	return n, err
+}
+
+// A path is an address or a prefix, or a problem; never anything else.
+func FuzzPaths(f *testing.F) {
+	for _, seed := range []string{"10.1.2.3", "::ffff:1.2.3.4", "fe80::1%eth0", "10.0.0.0/8", "10.0.0.1/8", "::ffff:0:0/96", "\xff", "", "/", "a/b/c"} {
+		f.Add(seed)
+	}
+	w := newWorld(f, nil)
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, path := range []string{"/api/v1/lookup/", "/api/v1/routes/"} {
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.URL.Path = path + text
+			rec := httptest.NewRecorder()
+			w.api.Handler().ServeHTTP(rec, r)
+			if !json.Valid(rec.Body.Bytes()) {
+				t.Fatalf("%s%q: not JSON: %q", path, text, rec.Body)
+			}
+			switch rec.Code {
+			case http.StatusOK, http.StatusBadRequest, http.StatusNotFound:
+			default:
+				t.Fatalf("%s%q: status %d: %s", path, text, rec.Code, rec.Body)
+			}
+		}
+	})
+}

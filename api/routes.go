@@ -1,0 +1,249 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/ribwarp/ribwarp/lpm"
+	"github.com/ribwarp/ribwarp/rib"
+)
+
+const (
+	defaultLimit = 1000
+	maxLimit     = 100_000
+)
+
+// routesQuery is what a request for a prefix asks for beside the prefix itself.
+type routesQuery struct {
+	more, less, paths bool
+	limit             int // of more-specifics
+}
+
+// any reports whether anything beside the exact route is asked for.
+func (q routesQuery) any() bool { return q.more || q.less || q.paths }
+
+// prefix answers GET /api/v1/routes/{prefix}. A prefix that is not in the table is 404, unless
+// something is asked for that it may have nevertheless (include): then its route is null.
+func (a *API) prefix(c *gin.Context) {
+	g := a.acquire(c)
+	if g == nil {
+		return
+	}
+	defer g.Release()
+	p, err := parsePrefix(strings.TrimPrefix(c.Param("prefix"), "/"))
+	if err != nil {
+		a.refuse(c, http.StatusBadRequest, "%v", err)
+		return
+	}
+	q, err := parseRoutesQuery(c.Request.URL.RawQuery)
+	if err != nil {
+		a.refuse(c, http.StatusBadRequest, "%v", err)
+		return
+	}
+	h := g.Table.Find(p)
+	if h == lpm.None && !q.any() {
+		a.refuse(c, http.StatusNotFound, "%s is not in the table of generation %d; ?include=less-specifics,more-specifics shows what is around it", p, g.Number)
+		return
+	}
+	if err := a.writeRoutes(c, g, p, h, q); err != nil {
+		a.cannotGoOn(c, g, err)
+	}
+}
+
+// writeRoutes writes the answer in pieces, for it may hold maxLimit routes.
+func (a *API) writeRoutes(c *gin.Context, g *rib.Generation, p netip.Prefix, h lpm.Handle, q routesQuery) error {
+	emit := a.emitter(c, typeJSON)
+	out := append(make([]byte, 0, 1024), `{"generation":`...)
+	out = appendInt(out, g.Number)
+	out = append(out, `,"prefix":"`...)
+	out = p.AppendTo(out)
+	out = append(out, `","route":`...)
+	out = appendRoute(out, g.Route(h))
+
+	list := func(name string, handles []lpm.Handle) error {
+		out = append(out, `,"`...)
+		out = append(out, name...)
+		out = append(out, `":[`...)
+		for i, h := range handles {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			out = appendRoute(out, g.Route(h))
+			if len(out) >= outPiece {
+				if err := emit(out); err != nil {
+					return err
+				}
+				out = out[:0]
+			}
+		}
+		out = append(out, ']')
+		return nil
+	}
+	if q.less {
+		if err := list("less_specifics", without(g.Table.Covering(nil, p), h)); err != nil {
+			return err
+		}
+	}
+	if q.more {
+		// Two more than wanted: the prefix itself, and one to know that there are more.
+		inside := without(g.Table.Covered(nil, p, q.limit+2), h)
+		shown := inside[:min(len(inside), q.limit)]
+		if err := list("more_specifics", shown); err != nil {
+			return err
+		}
+		out = append(out, `,"truncated":`...)
+		out = strconv.AppendBool(out, len(shown) < len(inside))
+	}
+	if q.paths {
+		out = append(out, `,"paths":`...)
+		out = appendCandidates(out, a.candidates(p))
+	}
+	out = append(out, '}', '\n')
+	if !c.Writer.Written() {
+		writeJSON(c, out)
+		return nil
+	}
+	return emit(out)
+}
+
+func (a *API) candidates(p netip.Prefix) []rib.Candidate {
+	if a.deps.Paths == nil {
+		return nil
+	}
+	return a.deps.Paths(p)
+}
+
+// without gives handles without h.
+func without(handles []lpm.Handle, h lpm.Handle) []lpm.Handle {
+	kept := handles[:0]
+	for _, x := range handles {
+		if x != h {
+			kept = append(kept, x)
+		}
+	}
+	return kept
+}
+
+func parseRoutesQuery(raw string) (routesQuery, error) {
+	q := routesQuery{limit: defaultLimit}
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return q, fmt.Errorf("query: %w", err)
+	}
+	for name, given := range values {
+		for _, v := range given {
+			switch name {
+			case "include":
+				err = q.include(v)
+			case "limit":
+				q.limit, err = strconv.Atoi(v)
+				if err != nil || q.limit < 1 || q.limit > maxLimit {
+					err = fmt.Errorf("limit is %q: it must be a number from 1 to %d", cut(v, 32), maxLimit)
+				}
+			default:
+				err = fmt.Errorf("unknown parameter %q: there are include and limit", cut(name, 32))
+			}
+			if err != nil {
+				return q, err
+			}
+		}
+	}
+	return q, nil
+}
+
+func (q *routesQuery) include(list string) error {
+	for name := range strings.SplitSeq(list, ",") {
+		switch name {
+		case "more-specifics":
+			q.more = true
+		case "less-specifics":
+			q.less = true
+		case "paths":
+			q.paths = true
+		default:
+			return fmt.Errorf("include has %q: there are more-specifics, less-specifics and paths", cut(name, 32))
+		}
+	}
+	return nil
+}
+
+// originNames are the ORIGIN codes of RFC 4271 as words.
+var originNames = [...]string{rib.OriginIGP: "igp", rib.OriginEGP: "egp", rib.OriginIncomplete: "incomplete"}
+
+// appendRoute appends a route as an object, null for the zero route.
+func appendRoute(dst []byte, rt rib.Route) []byte {
+	if !rt.Prefix.IsValid() {
+		return append(dst, "null"...)
+	}
+	dst = append(dst, '{')
+	dst = appendRouteDetails(dst, rt)
+	return append(dst, '}')
+}
+
+// appendRouteDetails appends the fields of a route: those of a lookup's answer and those that
+// the choice of the best path looks at.
+func appendRouteDetails(dst []byte, rt rib.Route) []byte {
+	dst = appendRouteFields(dst, rt)
+	var at rib.Attrs
+	origin := ""
+	if rt.Path != (rib.Path{}) {
+		at = rt.Path.Value()
+		if int(at.Origin) < len(originNames) {
+			origin = originNames[at.Origin]
+		}
+	}
+	dst = append(dst, `,"origin":`...)
+	dst = appendText(dst, origin)
+	dst = append(dst, `,"med":`...)
+	dst = appendOptional(dst, at.MED, at.HasMED)
+	dst = append(dst, `,"local_pref":`...)
+	dst = appendOptional(dst, at.LocalPref, at.HasLocalPref)
+	peer := ""
+	if rt.Peer != nil {
+		peer = rt.Peer.Name()
+	}
+	dst = append(dst, `,"peer":`...)
+	dst = appendText(dst, peer)
+	dst = append(dst, `,"path_id":`...)
+	return appendInt(dst, rt.PathID)
+}
+
+// appendCandidates appends the paths to a prefix that its peers announce, best first.
+func appendCandidates(dst []byte, all []rib.Candidate) []byte {
+	dst = append(dst, '[')
+	for _, cand := range all {
+		dst = append(dst, '{')
+		dst = appendRouteDetails(dst, cand.Route)
+		dst = append(dst, `,"lost_by":`...)
+		dst = appendText(dst, cand.LostBy)
+		dst = append(dst, '}', ',')
+	}
+	return closeArray(dst)
+}
+
+// appendText appends a string, null for an empty one.
+func appendText(dst []byte, s string) []byte {
+	if s == "" {
+		return append(dst, "null"...)
+	}
+	return appendString(dst, s)
+}
+
+// appendOptional appends a number, null where it is not set.
+func appendOptional(dst []byte, v uint32, set bool) []byte {
+	if !set {
+		return append(dst, "null"...)
+	}
+	return appendInt(dst, v)
+}
+
+// appendInt appends a number that is not negative.
+func appendInt[T int | uint32 | uint64](dst []byte, v T) []byte {
+	return strconv.AppendUint(dst, uint64(v), 10)
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// A usageError is about how the program was called: exit code 2.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// A runError is what a command ended with once it ran: exit code 1. What cobra itself reports
+// (an unknown command or flag, arguments that a command does not take) is about usage.
+type runError struct{ error }
+
+func (e runError) Unwrap() error { return e.error }
+
+// errReported ends a command with exit code 1 where everything was said on stderr already.
+var errReported = errors.New("failed")
+
+// An app is one call of the program: its streams and what all commands share.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	configFile     string
+	logLevel       string
+	logFormat      string
+	log            *slog.Logger
+}
+
+func runContext(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, log: slog.New(slog.DiscardHandler)}
+	root := a.command()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	var usage usageError
+	var ran runError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errReported):
+		return exitFailed
+	case errors.As(err, &usage) || !errors.As(err, &ran):
+		fmt.Fprintf(stderr, "ribwarp: %v\nRun \"%s --help\" for its use.\n", err, cmd.CommandPath())
+		return exitUsage
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		fmt.Fprintf(stderr, "ribwarp: interrupted: %v\n", err)
+		return exitFailed
+	}
+	fmt.Fprintf(stderr, "ribwarp: %v\n", err)
+	return exitFailed
+}
+
+// command makes the tree of commands.
+func (a *app) command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "ribwarp",
+		Short: "Which route carries this address?",
+		Long: `ribwarp answers which route carries an address: for single addresses over HTTP and
+for whole files of them, from routes that it learns by peering with BGP routers or
+reads from MRT dumps and text lists.
+
+Results go to stdout, logs and progress to stderr. "-" is stdin or stdout.
+Exit codes: 0 done, 1 failed, 2 called wrongly.`,
+		Example: `  ribwarp demo
+  ribwarp lookup --rib table.mrt.gz 192.0.2.1 2001:db8::1
+  ribwarp batch --rib table.mrt.gz --in addresses.txt --out routes.csv
+  ribwarp serve --listen 127.0.0.1:8080 --asn 64500 --router-id 192.0.2.10 --peer 192.0.2.1,asn=64501`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.applyConfig(cmd); err != nil {
+				return err
+			}
+			log, err := newLogger(a.stderr, a.logLevel, a.logFormat)
+			a.log = log
+			return err
+		},
+	}
+	pf := root.PersistentFlags()
+	pf.StringVar(&a.configFile, "config", "", "read flags from this TOML `FILE`: a table for each command; flags given here win")
+	pf.StringVar(&a.logLevel, "log-level", "info", "log from this `LEVEL` on: debug, info, warn or error")
+	pf.StringVar(&a.logFormat, "log-format", "text", "log as text or json")
+	root.AddCommand(
+		a.serveCommand(), a.demoCommand(), a.lookupCommand(), a.batchCommand(), a.ribCommand(),
+		a.genCommand(), a.benchCommand(), a.versionCommand(),
+	)
+	markRuns(root)
+	return root
+}
+
+// markRuns wraps what commands return, so that it can be told from cobra's own errors.
+func markRuns(cmd *cobra.Command) {
+	if runE := cmd.RunE; runE != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			if err := runE(cmd, args); err != nil {
+				return runError{err}
+			}
+			return nil
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		markRuns(sub)
+	}
+}
+
+// group makes a command that only has subcommands.
+func group(use, short string, subs ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return usagef("%s needs one of its commands", cmd.CommandPath())
+		},
+	}
+	cmd.AddCommand(subs...)
+	return cmd
+}
+
+func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, usagef("--log-level %q: use debug, info, warn or error", level)
+	}
+	o := &slog.HandlerOptions{Level: l}
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, o)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, o)), nil
+	}
+	return nil, usagef("--log-format %q: use text or json", format)
+}
+
+// isTerminal says whether a person watches w.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

@@ -1,0 +1,180 @@
+package rib
+
+import (
+	"encoding/binary"
+	"iter"
+	"strconv"
+	"strings"
+)
+
+// ASPath is an AS_PATH as a sequence of segments, each: type byte, count byte, count 4-byte AS
+// numbers (big endian), as on a 4-byte-AS session. Empty for none. Make one with MakeASPath;
+// in bytes from elsewhere everything before the first cut segment counts, the rest is ignored.
+type ASPath string
+
+// Segment types of RFC 4271 (set, sequence) and RFC 5065 (those inside a confederation).
+const (
+	SegmentSet            = 1
+	SegmentSequence       = 2
+	SegmentConfedSequence = 3
+	SegmentConfedSet      = 4
+)
+
+// maxSegment is how many AS numbers the count byte of one segment can tell.
+const maxSegment = 255
+
+// Segment is a part of an AS path.
+type Segment struct {
+	Type uint8 // SegmentSet, ...
+	ASNs []uint32
+}
+
+// MakeASPath packs segments. Segments without AS numbers are left out; one of more than 255
+// becomes several of the same type, as RFC 4271 has it for sequences.
+func MakeASPath(segs ...Segment) ASPath {
+	var b []byte
+	for _, s := range segs {
+		for asns := s.ASNs; len(asns) > 0; {
+			n := min(len(asns), maxSegment)
+			b = append(b, s.Type, byte(n))
+			for _, as := range asns[:n] {
+				b = binary.BigEndian.AppendUint32(b, as)
+			}
+			asns = asns[n:]
+		}
+	}
+	return ASPath(b)
+}
+
+// Segments gives the segments in order, each with memory of its own.
+func (p ASPath) Segments() iter.Seq[Segment] {
+	return func(yield func(Segment) bool) {
+		for s, rest := p.cut(); s != ""; s, rest = rest.cut() {
+			seg := Segment{Type: s.kind(), ASNs: make([]uint32, s.count())}
+			for i := range seg.ASNs {
+				seg.ASNs[i] = s.asn(i)
+			}
+			if !yield(seg) {
+				return
+			}
+		}
+	}
+}
+
+// Len is the length that the best-path decision compares (RFC 4271, 9.1.2.2 a): a sequence
+// counts its AS numbers, a set 1, and segments inside a confederation nothing (RFC 5065, 5.3).
+func (p ASPath) Len() (n int) {
+	for s, rest := p.cut(); s != ""; s, rest = rest.cut() {
+		switch s.kind() {
+		case SegmentSequence:
+			n += s.count()
+		case SegmentSet:
+			n++
+		}
+	}
+	return n
+}
+
+// First is the neighbouring AS: the first one outside the local confederation. It is 0 where
+// the path has none (a route of the own AS) or starts with a set.
+func (p ASPath) First() uint32 {
+	for s, rest := p.cut(); s != ""; s, rest = rest.cut() {
+		switch s.kind() {
+		case SegmentConfedSequence, SegmentConfedSet:
+			continue
+		case SegmentSequence:
+			if s.count() > 0 {
+				return s.asn(0)
+			}
+		}
+		return 0
+	}
+	return 0
+}
+
+// Origins is the AS that originated the route: the last one of the path, or all members where
+// the path ends in a set (an aggregate). It is empty where the path is, or ends inside the
+// local confederation: then the route is the own AS's.
+func (p ASPath) Origins() []uint32 {
+	var last ASPath
+	for s, rest := p.cut(); s != ""; s, rest = rest.cut() {
+		last = s
+	}
+	if last == "" || last.count() == 0 {
+		return nil
+	}
+	switch last.kind() {
+	case SegmentSequence:
+		return []uint32{last.asn(last.count() - 1)}
+	case SegmentSet:
+		origins := make([]uint32, last.count())
+		for i := range origins {
+			origins[i] = last.asn(i)
+		}
+		return origins
+	}
+	return nil
+}
+
+// Contains tells whether as is anywhere in the path, whatever the segment.
+func (p ASPath) Contains(as uint32) bool {
+	for s, rest := p.cut(); s != ""; s, rest = rest.cut() {
+		for i := range s.count() {
+			if s.asn(i) == as {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// String is the usual notation: "64500 64501 {64502,64503}", inside a confederation
+// "(64500 64501)" for a sequence and "[64500,64501]" for a set.
+func (p ASPath) String() string {
+	var b strings.Builder
+	for s, rest := p.cut(); s != ""; s, rest = rest.cut() {
+		if b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		opening, between, closing := "", " ", ""
+		switch s.kind() {
+		case SegmentSet:
+			opening, between, closing = "{", ",", "}"
+		case SegmentConfedSequence:
+			opening, closing = "(", ")"
+		case SegmentConfedSet:
+			opening, between, closing = "[", ",", "]"
+		}
+		b.WriteString(opening)
+		for i := range s.count() {
+			if i > 0 {
+				b.WriteString(between)
+			}
+			b.WriteString(strconv.FormatUint(uint64(s.asn(i)), 10))
+		}
+		b.WriteString(closing)
+	}
+	return b.String()
+}
+
+// cut splits the first segment off. It is empty at the end and where the path is cut short.
+func (p ASPath) cut() (segment, rest ASPath) {
+	if len(p) < 2 {
+		return "", ""
+	}
+	end := 2 + 4*int(p[1])
+	if len(p) < end {
+		return "", ""
+	}
+	return p[:end], p[end:]
+}
+
+// kind, count and asn read one segment as cut gives it.
+func (p ASPath) kind() uint8      { return p[0] }
+func (p ASPath) count() int       { return int(p[1]) }
+func (p ASPath) asn(i int) uint32 { return uint32At(string(p), 2+4*i) }
+
+// uint32At reads a big-endian number from packed bytes.
+func uint32At(s string, i int) uint32 {
+	return uint32(s[i])<<24 | uint32(s[i+1])<<16 | uint32(s[i+2])<<8 | uint32(s[i+3])
+}

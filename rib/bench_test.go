@@ -1,0 +1,150 @@
+package rib_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/ribwarp/ribwarp/fixtures"
+	"github.com/ribwarp/ribwarp/lpm"
+	"github.com/ribwarp/ribwarp/rib"
+)
+
+// nullEngine makes tables of nothing: what is left is the cost of the RIB and the publisher.
+type nullEngine struct{ lpm.Table }
+
+func (nullEngine) Name() string { return "null" }
+func (nullEngine) Close() error { return nil }
+func (e nullEngine) Build(context.Context, lpm.Routes) (lpm.Table, error) {
+	return nullTable{}, nil
+}
+func (e nullEngine) Update(context.Context, lpm.Table, lpm.Routes) (lpm.Table, error) {
+	return nullTable{}, nil
+}
+
+type nullTable struct{ lpm.Table }
+
+func (nullTable) Close() error { return nil }
+
+func liveBytes() uint64 {
+	runtime.GC()
+	runtime.GC() // the first one frees interned attributes, the second what they held
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// fullTable is the updates of a table with the shape of the real one.
+func fullTable(b *testing.B, most int) (updates []rib.Update, routes int) {
+	t := fixtures.Generate(1, 1_000_000, 0)
+	for u := range t.Updates(most) {
+		u.Reach = slices.Clone(u.Reach)
+		updates = append(updates, u)
+		routes += len(u.Reach)
+	}
+	return updates, routes
+}
+
+func loaded(b *testing.B, peers int, updates []rib.Update) (*rib.RIB, *rib.Publisher, []*rib.Peer) {
+	r := rib.New(rib.Options{})
+	var all []*rib.Peer
+	for i := range peers {
+		p, err := r.AddPeer(rib.PeerConfig{Name: fmt.Sprintf("peer%d", i), Kind: rib.KindBGP, Addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})})
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, u := range updates {
+			p.Apply(u)
+		}
+		all = append(all, p)
+	}
+	return r, rib.NewPublisher(r, nullEngine{}, rib.PublisherOptions{Log: slog.New(slog.DiscardHandler)}), all
+}
+
+// BenchmarkApply loads 1 M IPv4 prefixes: in updates of 500 with one set of attributes each,
+// and as they come from the generator, with realistic attributes.
+func BenchmarkApply(b *testing.B) {
+	real, routes := fullTable(b, 500)
+	var of500 []rib.Update
+	for all := range slices.Chunk(slices.Concat(reach(real)...), 500) {
+		of500 = append(of500, rib.Update{Reach: all, Attrs: rib.Attrs{MED: uint32(len(of500)), HasMED: true}})
+	}
+	for _, c := range []struct {
+		name    string
+		peers   int
+		updates []rib.Update
+	}{{"updates of 500", 1, of500}, {"real attributes", 1, real}, {"updates of 500, 4 peers", 4, of500}} {
+		b.Run(c.name, func(b *testing.B) {
+			var keep []any
+			before := liveBytes()
+			for b.Loop() {
+				r, p, _ := loaded(b, c.peers, c.updates)
+				keep = []any{r, p}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*routes*c.peers), "ns/route")
+			b.ReportMetric(float64(liveBytes()-before)/float64(routes), "RIB-B/prefix")
+			if err := keep[1].(*rib.Publisher).Flush(context.Background()); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(liveBytes()-before)/float64(routes), "with-generation-B/prefix")
+			runtime.KeepAlive(keep)
+		})
+	}
+}
+
+func reach(updates []rib.Update) (all [][]rib.NLRI) {
+	for _, u := range updates {
+		all = append(all, u.Reach)
+	}
+	return all
+}
+
+// BenchmarkFlush is one route changed in a table of 1 M until its generation is published.
+func BenchmarkFlush(b *testing.B) {
+	updates, _ := fullTable(b, 500)
+	_, publisher, peers := loaded(b, 1, updates)
+	if err := publisher.Flush(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	one := []rib.NLRI{updates[7].Reach[0]}
+	med := uint32(0)
+	for b.Loop() {
+		med++
+		peers[0].Apply(rib.Update{Reach: one, Attrs: rib.Attrs{HasMED: true, MED: med}})
+		if err := publisher.Flush(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkFirstFlush is the decision and the route records of a whole table.
+func BenchmarkFirstFlush(b *testing.B) {
+	updates, _ := fullTable(b, 500)
+	for _, peers := range []int{1, 4} {
+		b.Run(fmt.Sprintf("peers=%d", peers), func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				_, publisher, _ := loaded(b, peers, updates)
+				b.StartTimer()
+				if err := publisher.Flush(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkDown is the loss of the session that announced 1 M prefixes.
+func BenchmarkDown(b *testing.B) {
+	updates, _ := fullTable(b, 500)
+	for b.Loop() {
+		b.StopTimer()
+		_, _, peers := loaded(b, 1, updates)
+		b.StartTimer()
+		peers[0].Down("test")
+	}
+}

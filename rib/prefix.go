@@ -1,0 +1,94 @@
+package rib
+
+import (
+	"net/netip"
+
+	"github.com/ribwarp/ribwarp/lpm"
+)
+
+// A prefixKey is a prefix as plain numbers: netip.Prefix holds a pointer, and the collector
+// would have to follow it in every entry of an index. Host bits are zero.
+type prefixKey struct {
+	hi, lo uint64 // the address; IPv4 in the lower half of hi
+	bits   uint8
+	v6     bool
+}
+
+// keyOf clears host bits. ok is false for the invalid prefix. An IPv4-mapped IPv6 prefix is an
+// IPv6 one, as everywhere in ribwarp.
+func keyOf(p netip.Prefix) (k prefixKey, ok bool) {
+	if !p.IsValid() {
+		return k, false
+	}
+	bits := uint8(p.Bits())
+	if p.Addr().Is4() {
+		return prefixKey{hi: uint64(lpm.Addr4(p.Addr()) &^ (1<<(32-bits) - 1)), bits: bits}, true
+	}
+	a := lpm.Addr16(p.Addr())
+	switch { // a shift by 64 gives 0 in Go, so that the mask of a whole word needs no special case
+	case bits < 64:
+		a.Hi &^= 1<<(64-bits) - 1
+		a.Lo = 0
+	default:
+		a.Lo &^= 1<<(128-bits) - 1
+	}
+	return prefixKey{hi: a.Hi, lo: a.Lo, bits: bits, v6: true}, true
+}
+
+// prefix is the inverse of keyOf.
+func (k prefixKey) prefix() netip.Prefix {
+	if k.v6 {
+		return netip.PrefixFrom(lpm.Addr6{Hi: k.hi, Lo: k.lo}.Netip(), int(k.bits))
+	}
+	return netip.PrefixFrom(lpm.Netip4(uint32(k.hi)), int(k.bits))
+}
+
+// addTo appends the prefix to changes for an engine.
+func (k prefixKey) addTo(changes *lpm.Routes, h lpm.Handle) {
+	if k.v6 {
+		changes.V6 = append(changes.V6, lpm.Route6{Addr: lpm.Addr6{Hi: k.hi, Lo: k.lo}, Handle: h, Bits: k.bits})
+		return
+	}
+	changes.V4 = append(changes.V4, lpm.Route4{Addr: uint32(k.hi), Handle: h, Bits: k.bits})
+}
+
+// An index finds the handle of a prefix. Its maps hold no pointers, so the collector does not
+// scan them: about 25 bytes an IPv4 prefix and 45 an IPv6 one.
+type index struct {
+	v4 map[uint64]lpm.Handle // address<<8 | bits
+	v6 map[prefixKey6]lpm.Handle
+}
+
+// prefixKey6 is an IPv6 prefix as a map key.
+type prefixKey6 struct {
+	hi, lo uint64
+	bits   uint8
+}
+
+func newIndex() index {
+	return index{v4: map[uint64]lpm.Handle{}, v6: map[prefixKey6]lpm.Handle{}}
+}
+
+// find gives lpm.None for a prefix that is not there.
+func (x *index) find(k prefixKey) lpm.Handle {
+	if k.v6 {
+		return x.v6[prefixKey6{k.hi, k.lo, k.bits}]
+	}
+	return x.v4[k.hi<<8|uint64(k.bits)]
+}
+
+func (x *index) set(k prefixKey, h lpm.Handle) {
+	if k.v6 {
+		x.v6[prefixKey6{k.hi, k.lo, k.bits}] = h
+		return
+	}
+	x.v4[k.hi<<8|uint64(k.bits)] = h
+}
+
+func (x *index) remove(k prefixKey) {
+	if k.v6 {
+		delete(x.v6, prefixKey6{k.hi, k.lo, k.bits})
+		return
+	}
+	delete(x.v4, k.hi<<8|uint64(k.bits))
+}

@@ -1,0 +1,363 @@
+package rib
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ribwarp/ribwarp/lpm"
+	"github.com/ribwarp/ribwarp/lpm/cow"
+)
+
+const (
+	defaultMinInterval = 5 * time.Millisecond
+	// restPerBuild is how many times as long as it built the publisher rests: while a full
+	// table comes in, building takes a third of the time at most.
+	restPerBuild = 2
+	// rebuildFraction: where more than one in so many routes changed, the table is built
+	// anew, which touches every route once, instead of updated.
+	rebuildFraction = 4
+	// A failed build is tried again after firstRetry, then after twice the time of before.
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 10 * time.Second
+)
+
+// PublisherOptions tune how changes become generations.
+type PublisherOptions struct {
+	Source      string        // Generation.Source
+	MinInterval time.Duration // shortest time between two generations; default 5 ms
+	Log         *slog.Logger  // nil: slog.Default
+	// ReadyTimeout is how long readiness waits for awaited peers; then it is given anyway and
+	// the log says who is missing. 0: wait for ever.
+	ReadyTimeout time.Duration
+}
+
+// Publisher turns changes of a RIB into generations: coalesced, at most one build in flight.
+// What waits is a list of changed prefixes, each at most once, so it cannot grow without bound.
+// Safe for concurrent use.
+type Publisher struct {
+	rib     *RIB
+	engine  lpm.Engine
+	options PublisherOptions
+	log     *slog.Logger
+
+	generations lpm.Published[Route]
+	ready       atomic.Bool
+	timedOut    atomic.Bool // ReadyTimeout has passed
+
+	// turn holds an item while somebody publishes, who then may use the fields up to mu.
+	turn    chan struct{}
+	number  uint64 // of the newest generation
+	rebuild bool   // the last build failed: build the next table anew, not from the one before
+
+	mu       sync.Mutex // below
+	stats    PublisherStats
+	inFlight int // changes taken from the RIB and not visible yet
+}
+
+// PublisherStats are counters for metrics.
+type PublisherStats struct {
+	Generations uint64        // published so far
+	Changes     uint64        // prefixes changed in all of them
+	Failures    uint64        // builds that failed; the previous generation stayed
+	LastBuild   time.Duration // engine time of the newest generation
+	LastChanges int
+	LastLatency time.Duration // oldest change in the newest generation, received to visible
+	Pending     int           // prefixes changed and not yet visible
+}
+
+// NewPublisher makes the publisher of a RIB, of which there must be one only. Nothing is
+// published before Run or Flush.
+func NewPublisher(r *RIB, e lpm.Engine, o PublisherOptions) *Publisher {
+	if o.MinInterval <= 0 {
+		o.MinInterval = defaultMinInterval
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return &Publisher{rib: r, engine: e, options: o, log: o.Log, turn: make(chan struct{}, 1)}
+}
+
+// Generations gives what was published. Withdraw it when Run has returned, to end the last
+// generation's table; nothing can be published after that.
+func (p *Publisher) Generations() *lpm.Published[Route] { return &p.generations }
+
+// Ready is true once a generation is published that holds every awaited first load, or
+// whatever there was at ReadyTimeout. It stays true. While it is not, waitingFor names the
+// peers that it waits for, none where only the publication is left.
+func (p *Publisher) Ready() (ok bool, waitingFor []string) {
+	if p.ready.Load() {
+		return true, nil
+	}
+	return false, p.rib.Pending()
+}
+
+// Stats gives the counters.
+func (p *Publisher) Stats() PublisherStats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.stats
+	s.Pending = p.inFlight + p.rib.dirtyCount()
+	return s
+}
+
+// Flush publishes all that is in the RIB now and returns when it is visible; with or without
+// Run. The first one publishes a generation even where there is no route. After an error the
+// changes wait for the next attempt.
+func (p *Publisher) Flush(ctx context.Context) error {
+	_, err := p.publish(ctx, true)
+	return err
+}
+
+// Run publishes changes until ctx ends, which is no error. A change after a quiet time is
+// published at once; the next ones wait for MinInterval, and for twice the time that the last
+// generation took. Failed builds are tried again. Run it once.
+func (p *Publisher) Run(ctx context.Context) error {
+	var timeout <-chan time.Time
+	if p.options.ReadyTimeout > 0 {
+		timer := time.NewTimer(p.options.ReadyTimeout)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	retry := time.Duration(0)
+	for {
+		started := time.Now()
+		published, err := p.publish(ctx, false)
+		rest := max(p.options.MinInterval, restPerBuild*time.Since(started))
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, errWithdrawn):
+			return err
+		case err != nil:
+			retry = min(max(2*retry, firstRetry), lastRetry)
+			rest = max(rest, retry)
+			p.log.Warn("publishing failed, the previous generation stays", "error", err, "retry_in", rest)
+		default:
+			retry = 0
+		}
+		if published || err != nil {
+			if !sleep(ctx, rest) {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.rib.wake:
+		case <-timeout:
+			p.readyTimeout()
+		}
+	}
+}
+
+// sleep is false where ctx ended before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+func (p *Publisher) readyTimeout() {
+	if p.ready.Load() {
+		return
+	}
+	p.timedOut.Store(true)
+	p.log.Warn("ready without all first loads", "timeout", p.options.ReadyTimeout, "waiting_for", p.rib.Pending())
+}
+
+// errWithdrawn ends a publisher whose table was taken from it.
+var errWithdrawn = fmt.Errorf("the published generation was withdrawn: %w", lpm.ErrClosed)
+
+// publish makes the RIB's changes visible. Where nothing changed it makes no generation, but
+// for a first one without routes: where that is wanted, or readiness waits for nothing else.
+func (p *Publisher) publish(ctx context.Context, first bool) (published bool, err error) {
+	select {
+	case p.turn <- struct{}{}:
+		defer func() { <-p.turn }()
+	case <-ctx.Done():
+		return false, fmt.Errorf("publish: %w", ctx.Err())
+	}
+	previous := p.generations.Acquire()
+	if previous == nil {
+		if p.number > 0 {
+			return false, errWithdrawn
+		}
+	} else {
+		defer previous.Release()
+	}
+
+	s := p.take()
+	first = first || s.complete || p.timedOut.Load()
+	c := p.decide(s, previous)
+	published = c.count > 0 || previous == nil && first
+	if published {
+		if err := p.build(ctx, c, previous, s.since); err != nil {
+			p.putBack(s)
+			if ctx.Err() == nil {
+				p.mu.Lock()
+				p.stats.Failures++
+				p.mu.Unlock()
+			}
+			return false, err
+		}
+	}
+	p.rib.release(c.gone)
+	p.visible()
+	if s.complete || p.timedOut.Load() {
+		p.becomeReady()
+	}
+	return published, nil
+}
+
+// take counts as in flight what it takes.
+func (p *Publisher) take() *snapshot {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.rib.take()
+	p.inFlight = len(s.changed)
+	return s
+}
+
+// putBack is the inverse of take.
+func (p *Publisher) putBack(s *snapshot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rib.putBack(s)
+	p.inFlight = 0
+	p.rebuild = true
+}
+
+func (p *Publisher) visible() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.inFlight = 0
+}
+
+func (p *Publisher) becomeReady() {
+	if !p.ready.Swap(true) {
+		p.log.Info("ready", "generation", p.number)
+	}
+}
+
+// changes are what a snapshot makes different from the generation before.
+type changes struct {
+	count  int              // routes that differ
+	table  lpm.Routes       // prefixes that came or went
+	routes cow.Array[Route] // of the new generation
+	v4, v6 int              // routes in it
+	gone   []lpm.Handle     // without a path: may be freed once it is published
+}
+
+// decide chooses the best paths and compares them with the generation before, nil for none.
+func (p *Publisher) decide(s *snapshot, previous *Generation) changes {
+	v6 := 0
+	for i := range s.changed {
+		if s.key(s.changed[i].handle).v6 {
+			v6++
+		}
+	}
+	c := changes{table: lpm.Routes{
+		V4: make([]lpm.Route4, 0, len(s.changed)-v6),
+		V6: make([]lpm.Route6, 0, v6),
+	}}
+	if previous != nil {
+		c.routes, c.v4, c.v6 = previous.Routes, previous.V4, previous.V6
+	}
+	var edit *cow.Edit[Route] // made at the first difference
+	decision := newDecision(s.speakers, p.rib.igp)
+	for _, changed := range s.changed {
+		h := changed.handle
+		k := s.key(h)
+		was := c.routes.At(int(h))
+		var is Route
+		if best, ok := decision.best(changed.first, changed.others()); ok {
+			is = decision.route(k.prefix(), best)
+		} else {
+			c.gone = append(c.gone, h)
+		}
+		if is == was {
+			continue
+		}
+		if edit == nil {
+			edit = c.routes.Edit()
+		}
+		edit.Set(int(h), is)
+		c.count++
+		by := 0
+		switch {
+		case was == Route{}:
+			k.addTo(&c.table, h)
+			by = +1
+		case is == Route{}:
+			k.addTo(&c.table, lpm.None)
+			by = -1
+		}
+		if k.v6 {
+			c.v6 += by
+		} else {
+			c.v4 += by
+		}
+	}
+	if edit != nil {
+		c.routes = edit.Done()
+	}
+	return c
+}
+
+// build has the engine make the table and publishes it.
+func (p *Publisher) build(ctx context.Context, c changes, previous *Generation, since time.Time) error {
+	started := time.Now()
+	table, err := p.table(ctx, c, previous)
+	if err != nil {
+		return fmt.Errorf("publish generation %d (%d changes, engine %s): %w", p.number+1, c.count, p.engine.Name(), err)
+	}
+	p.number++
+	p.rebuild = false
+	g := &Generation{
+		Number: p.number, Created: time.Now(), Source: p.options.Source,
+		V4: c.v4, V6: c.v6, Table: table, Routes: c.routes,
+	}
+	p.generations.Publish(g)
+
+	built, latency := g.Created.Sub(started), time.Duration(0)
+	if c.count > 0 {
+		latency = g.Created.Sub(since)
+	}
+	p.mu.Lock()
+	p.stats.Generations++
+	p.stats.Changes += uint64(c.count)
+	p.stats.LastBuild, p.stats.LastChanges, p.stats.LastLatency = built, c.count, latency
+	p.mu.Unlock()
+	p.log.Debug("generation published", "generation", g.Number, "changes", c.count, "ipv4", g.V4, "ipv6", g.V6, "build", built, "latency", latency)
+	return nil
+}
+
+// table updates the previous one, or builds a new one where that is the lesser work or the
+// only way. Where only attributes changed the update has no changes: a generation closes its
+// table at its end, so each needs one of its own.
+func (p *Publisher) table(ctx context.Context, c changes, previous *Generation) (lpm.Table, error) {
+	if previous != nil && !p.rebuild && c.table.Len()*rebuildFraction <= c.v4+c.v6 {
+		table, err := p.engine.Update(ctx, previous.Table, c.table)
+		if !errors.Is(err, lpm.ErrForeignTable) {
+			return table, err
+		}
+		// The engine behind the seam was replaced: it cannot start from the other's table.
+	}
+	all := lpm.Routes{V4: make([]lpm.Route4, 0, c.v4), V6: make([]lpm.Route6, 0, c.v6)}
+	for h := range c.routes.Len() {
+		if r := c.routes.At(h); r != (Route{}) {
+			all.Add(r.Prefix, lpm.Handle(h))
+		}
+	}
+	return p.engine.Build(ctx, all)
+}
