@@ -9,7 +9,8 @@ import (
 
 // ASPath is an AS_PATH as a sequence of segments, each: type byte, count byte, count 4-byte AS
 // numbers (big endian), as on a 4-byte-AS session. Empty for none. Make one with MakeASPath;
-// in bytes from elsewhere everything before the first cut segment counts, the rest is ignored.
+// in bytes from elsewhere everything before the first cut segment counts, and segments without
+// AS numbers do not.
 type ASPath string
 
 // Segment types of RFC 4271 (set, sequence) and RFC 5065 (those inside a confederation).
@@ -80,14 +81,11 @@ func (p ASPath) Len() (n int) {
 func (p ASPath) First() uint32 {
 	for s, rest := p.cut(); s != ""; s, rest = rest.cut() {
 		switch s.kind() {
-		case SegmentConfedSequence, SegmentConfedSet:
-			continue
 		case SegmentSequence:
-			if s.count() > 0 {
-				return s.asn(0)
-			}
+			return s.asn(0)
+		case SegmentSet:
+			return 0
 		}
-		return 0
 	}
 	return 0
 }
@@ -100,7 +98,7 @@ func (p ASPath) Origins() []uint32 {
 	for s, rest := p.cut(); s != ""; s, rest = rest.cut() {
 		last = s
 	}
-	if last == "" || last.count() == 0 {
+	if last == "" {
 		return nil
 	}
 	switch last.kind() {
@@ -157,16 +155,20 @@ func (p ASPath) String() string {
 	return b.String()
 }
 
-// cut splits the first segment off. It is empty at the end and where the path is cut short.
+// cut splits the first segment off, skipping those without AS numbers, which only foreign bytes
+// have. It is empty at the end and where the path is cut short.
 func (p ASPath) cut() (segment, rest ASPath) {
-	if len(p) < 2 {
-		return "", ""
+	for len(p) >= 2 {
+		end := 2 + 4*int(p[1])
+		if len(p) < end {
+			break
+		}
+		segment, p = p[:end], p[end:]
+		if segment.count() > 0 {
+			return segment, p
+		}
 	}
-	end := 2 + 4*int(p[1])
-	if len(p) < end {
-		return "", ""
-	}
-	return p[:end], p[end:]
+	return "", ""
 }
 
 // kind, count and asn read one segment as cut gives it.

@@ -36,6 +36,9 @@ func TestASPathReadings(t *testing.T) {
 		{"sequence of 300", MakeASPath(seq(long...)), "", 300, 1, []uint32{300}},
 		{"cut segment", MakeASPath(seq(64500), seq(64501, 64502))[:12], "64500", 1, 64500, []uint32{64500}},
 		{"segment of no AS", ASPath("\x02\x00"), "", 0, 0, nil},
+		{"set of no AS in front", "\x01\x00" + MakeASPath(seq(64500)), "64500", 1, 64500, []uint32{64500}},
+		{"set of no AS behind", MakeASPath(seq(64500)) + "\x01\x00", "64500", 1, 64500, []uint32{64500}},
+		{"unknown segment type", MakeASPath(Segment{9, []uint32{7}}, seq(64500)), "7 64500", 1, 64500, []uint32{64500}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := c.path.String(); c.text != "" && got != c.text {
@@ -89,6 +92,7 @@ func FuzzASPathTakesAnyBytes(f *testing.F) {
 	f.Add("")
 	f.Add(string(MakeASPath(seq(1, 2), set(3))))
 	f.Add("\x02\xff\x00\x00")
+	f.Add("\x01\x000")
 	f.Add("\x02\x00\x01\x01\x00\x00\x00\x07")
 	f.Fuzz(func(t *testing.T, bytes string) {
 		p := ASPath(bytes)
@@ -109,7 +113,9 @@ func FuzzASPathTakesAnyBytes(f *testing.F) {
 				t.Fatalf("%q: origin %d is not in it", bytes, as)
 			}
 		}
-		p.First()
+		if first := p.First(); first != 0 && !p.Contains(first) {
+			t.Fatalf("%q: first AS %d is not in it", bytes, first)
+		}
 		if strings.Contains(p.String(), "  ") {
 			t.Fatalf("%q: %q", bytes, p)
 		}

@@ -53,7 +53,7 @@ func (k prefixKey) addTo(changes *lpm.Routes, h lpm.Handle) {
 }
 
 // An index finds the handle of a prefix. Its maps hold no pointers, so the collector does not
-// scan them: about 25 bytes an IPv4 prefix and 45 an IPv6 one.
+// scan them: 20 to 40 bytes an IPv4 prefix and 40 to 75 an IPv6 one, as full as the maps are.
 type index struct {
 	v4 map[uint64]lpm.Handle // address<<8 | bits
 	v6 map[prefixKey6]lpm.Handle

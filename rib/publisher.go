@@ -115,7 +115,7 @@ func (p *Publisher) Flush(ctx context.Context) error {
 
 // Run publishes changes until ctx ends, which is no error. A change after a quiet time is
 // published at once; the next ones wait for MinInterval, and for twice the time that the last
-// generation took. Failed builds are tried again. Run it once.
+// ones took, also where those made no generation. Failed builds are tried again. Run it once.
 func (p *Publisher) Run(ctx context.Context) error {
 	var timeout <-chan time.Time
 	if p.options.ReadyTimeout > 0 {
@@ -126,7 +126,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	retry := time.Duration(0)
 	for {
 		started := time.Now()
-		published, err := p.publish(ctx, false)
+		worked, err := p.publish(ctx, false)
 		rest := max(p.options.MinInterval, restPerBuild*time.Since(started))
 		switch {
 		case ctx.Err() != nil:
@@ -140,7 +140,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 		default:
 			retry = 0
 		}
-		if published || err != nil {
+		if worked || err != nil {
 			if !sleep(ctx, rest) {
 				return nil
 			}
@@ -180,7 +180,8 @@ var errWithdrawn = fmt.Errorf("the published generation was withdrawn: %w", lpm.
 
 // publish makes the RIB's changes visible. Where nothing changed it makes no generation, but
 // for a first one without routes: where that is wanted, or readiness waits for nothing else.
-func (p *Publisher) publish(ctx context.Context, first bool) (published bool, err error) {
+// worked is false where there was nothing to look at.
+func (p *Publisher) publish(ctx context.Context, first bool) (worked bool, err error) {
 	select {
 	case p.turn <- struct{}{}:
 		defer func() { <-p.turn }()
@@ -199,8 +200,8 @@ func (p *Publisher) publish(ctx context.Context, first bool) (published bool, er
 	s := p.take()
 	first = first || s.complete || p.timedOut.Load()
 	c := p.decide(s, previous)
-	published = c.count > 0 || previous == nil && first
-	if published {
+	publishing := c.count > 0 || previous == nil && first
+	if publishing {
 		if err := p.build(ctx, c, previous, s.since); err != nil {
 			p.putBack(s)
 			if ctx.Err() == nil {
@@ -216,7 +217,7 @@ func (p *Publisher) publish(ctx context.Context, first bool) (published bool, er
 	if s.complete || p.timedOut.Load() {
 		p.becomeReady()
 	}
-	return published, nil
+	return publishing || len(s.changed) > 0, nil
 }
 
 // take counts as in flight what it takes.

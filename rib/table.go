@@ -31,8 +31,9 @@ type Options struct {
 }
 
 // A RIB holds the routes of all peers and which destinations changed since the publisher
-// looked last. Safe for concurrent use. A table of one peer takes about 75 bytes an IPv4 prefix
-// beside its attributes, every further path 16; the published generation takes 56 more.
+// looked last. Safe for concurrent use. A table of one peer takes about 90 bytes an IPv4 prefix
+// beside its attributes, a path of one more peer 16 to 50; the published generation takes 56
+// more a prefix.
 //
 // One Publisher belongs to it, which also frees what was withdrawn: without one the RIB keeps
 // a destination for every prefix that it ever saw.

@@ -8,5 +8,5 @@ cd "$here/../.."
 {
 	echo "command: docs/benchmarks/http-lookup.sh"
 	echo "machine: ${MACHINE:-$(nproc) cores, $(go env GOOS)/$(go env GOARCH)}; $(go env GOVERSION); wrk -t2 -c64 on the same cores"
-	CGO_ENABLED=0 go test ./api -v -count=1 -run '^TestLookupRateUnderWrk$' -wrk "${SECONDS_A_RUN:-8}s" -wrk-rounds "${ROUNDS:-5}"
+	CGO_ENABLED=0 go test ./api -v -count=1 -run '^TestLookupRateUnderWrk$' -wrk "${SECONDS_A_RUN:-3}s" -wrk-rounds "${ROUNDS:-20}"
 } | grep -v -e '^PASS$' -e '^ok ' -e '^=== RUN' -e '^--- PASS' | sed 's#http://127.0.0.1:[0-9]*/#http://127.0.0.1/#' | tee "$here/http-lookup.txt"

@@ -152,9 +152,12 @@ func TestRecordThatNeverEndsIsAnError(t *testing.T) {
 
 func TestStatsNameTheFirstBadRecord(t *testing.T) {
 	in := strings.Repeat("10.0.0.1\n", 5000) + "nobody\n" + strings.Repeat("11.0.0.1\n", 10) + "nothing\n"
-	stats, err := Run(context.Background(), generation(t, testRoutes()), strings.NewReader(in), io.Discard, Options{BlockSize: 512, Workers: 3})
-	if want := (Stats{Records: 5012, Matched: 5000, Bad: 2, FirstBad: 5001, FirstBadText: "nobody"}); stats != want || err != nil {
-		t.Errorf("%+v, %v, want %+v", stats, err, want)
+	gen := generation(t, testRoutes())
+	for _, blockSize := range []int{512, 1 << 20} { // smaller than a batch of records, and larger
+		stats, err := Run(context.Background(), gen, strings.NewReader(in), io.Discard, Options{BlockSize: blockSize, Workers: 3})
+		if want := (Stats{Records: 5012, Matched: 5000, Bad: 2, FirstBad: 5001, FirstBadText: "nobody"}); stats != want || err != nil {
+			t.Errorf("blocks of %d: %+v, %v, want %+v", blockSize, stats, err, want)
+		}
 	}
 }
 

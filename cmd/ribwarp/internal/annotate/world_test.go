@@ -58,6 +58,7 @@ func testRoutes() []rib.Route {
 		route("10.1.2.3/32", "192.0.2.3", long...),
 		{Prefix: netip.MustParsePrefix("172.16.0.0/12")},
 		route("2001:db8::/32", "2001:db8::1", 64500),
+		route("2001:db8::40/122", "2001:db8::3", 64504),
 		route("2001:db8:1::/48", "2001:db8::2", 64503),
 		{Prefix: netip.MustParsePrefix("192.0.2.0/24"), Path: unique.Make(rib.Attrs{
 			NextHop:          netip.MustParseAddr("192.0.2.9"),
