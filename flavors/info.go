@@ -16,7 +16,7 @@ func (t *Tree) Info() []LevelInfo {
 	infos := make([]LevelInfo, len(t.levels))
 	for l := range t.levels {
 		lv := &t.levels[l]
-		in := LevelInfo{Stride: int(lv.stride), Nodes: lv.nodes - len(lv.free)}
+		in := LevelInfo{Stride: int(lv.stride), Nodes: lv.nodes - len(lv.free), ListLengths: []int{}}
 		in.Cells = in.Nodes << lv.stride
 		for n := range lv.lists.Len() {
 			size := len(lv.lists.At(n))

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ribwarp/ribwarp/api"
 	"github.com/ribwarp/ribwarp/lpm"
@@ -82,7 +85,10 @@ func (a *app) startService(ctx context.Context, o *serveOptions) (_ *service, er
 	s.publisher = rib.NewPublisher(s.rib, engine, rib.PublisherOptions{
 		Source: strings.Join(source, ","), ReadyTimeout: o.readyTimeout, Log: a.log,
 	})
-	v, commit := buildVersion()
+	registry := prometheus.NewRegistry()
+	if s.sessions != nil {
+		registry.MustRegister(sessionMetrics{s.sessions})
+	}
 	handler := api.New(api.Deps{
 		Generations:    s.publisher.Generations(),
 		Peers:          s.rib.Peers,
@@ -90,10 +96,12 @@ func (a *app) startService(ctx context.Context, o *serveOptions) (_ *service, er
 		Paths:          s.rib.Paths,
 		PublisherStats: s.publisher.Stats,
 		EngineName:     engine.Name(),
-		Build:          api.Build{Version: v, Commit: commit},
+		Build:          buildVersion(),
+		Metrics:        registry,
 		Log:            a.log,
 	}).Handler()
 	s.server = api.NewServer(o.listen, handler, api.Limits{})
+	s.server.ErrorLog = slog.NewLogLogger(a.log.Handler(), slog.LevelWarn)
 	if s.listener, err = listen(ctx, "--listen", o.listen); err != nil {
 		return nil, err
 	}

@@ -7,35 +7,39 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/ribwarp/ribwarp/api"
 )
 
 // version is set by the linker for releases: -ldflags "-X main.version=v1.2.3".
 var version = ""
 
-// buildVersion gives the version of this build, and the commit it was made of where it is known.
-func buildVersion() (v, commit string) {
-	v = version
+// buildVersion gives the version of this build, and the commit and its date where they are known.
+func buildVersion() api.Build {
+	b := api.Build{Version: version}
 	if info, ok := debug.ReadBuildInfo(); ok {
-		if v == "" {
-			v = info.Main.Version
+		if b.Version == "" {
+			b.Version = info.Main.Version
 		}
 		modified := false
 		for _, s := range info.Settings {
 			switch s.Key {
 			case "vcs.revision":
-				commit = s.Value
+				b.Commit = s.Value
+			case "vcs.time":
+				b.Date = s.Value
 			case "vcs.modified":
 				modified = s.Value == "true"
 			}
 		}
 		if modified {
-			commit += "+changes"
+			b.Commit += "+changes"
 		}
 	}
-	if v == "" || v == "(devel)" {
-		v = "devel"
+	if b.Version == "" || b.Version == "(devel)" {
+		b.Version = "devel"
 	}
-	return v, commit
+	return b
 }
 
 func (a *app) versionCommand() *cobra.Command {
@@ -46,14 +50,15 @@ func (a *app) versionCommand() *cobra.Command {
 		Example: "  ribwarp version --json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			v, commit := buildVersion()
+			b := buildVersion()
 			if asJSON {
 				return json.NewEncoder(a.stdout).Encode(map[string]string{
-					"version": v, "commit": commit, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
+					"version": b.Version, "commit": b.Commit, "date": b.Date, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
 				})
 			}
-			if commit != "" {
-				v += " (" + commit + ")"
+			v := b.Version
+			if b.Commit != "" {
+				v += " (" + b.Commit + ")"
 			}
 			_, err := fmt.Fprintf(a.stdout, "ribwarp %s, %s, %s/%s\n", v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
