@@ -1,5 +1,7 @@
 package flavors
 
+import "math"
+
 // Cells are searched through pages, so that an edit can copy a few of them and share the rest.
 // A page of 64 KiB keeps the page tables of a full routing table in the first-level cache.
 const (
@@ -7,6 +9,10 @@ const (
 	pageCells = 1 << pageBits
 	pageMask  = pageCells - 1
 	cellSize  = 4 // bytes
+
+	// maxCells is what addresses reach, the page behind the end and rounding taken off. It
+	// matters where an int has 32 bits.
+	maxCells = math.MaxInt/cellSize - 1<<22
 )
 
 type page = [pageCells]uint32
@@ -33,10 +39,14 @@ func pagesOf(all []uint32, base, n int) []*page {
 type region struct{ cells []uint32 }
 
 // newRegion allocates n empty cells and room for one page behind them.
-func newRegion(n int) *region {
-	if r := mapRegion(n + pageCells); r != nil {
-		r.cells = r.cells[:n]
-		return r
+func newRegion(n int) (*region, error) {
+	r, err := mapRegion(n + pageCells)
+	switch {
+	case err != nil:
+		return nil, err
+	case r == nil:
+		r = &region{cells: make([]uint32, n+pageCells)}
 	}
-	return &region{cells: make([]uint32, n+pageCells)[:n]}
+	r.cells = r.cells[:n]
+	return r, nil
 }

@@ -12,9 +12,12 @@ import (
 // handle None takes its mask away. Where a mask occurs twice the later change counts.
 //
 // It costs what the changes touch: for each a walk to its node, the cells between the mask and
-// the longer masks inside it, and a copy of each 64 KiB page that holds such a cell; besides, a
-// copy of the page tables (8 bytes a page).
-func (t *Tree) Edit(changes []lpm.Route6) *Tree {
+// the longer masks inside it, and a move of what follows it in its node's container; for all of
+// them together a copy of each 64 KiB page that holds such a cell and of each container; besides,
+// a copy of the page tables (8 bytes a page, and 24 for every 256 containers).
+//
+// An error means that a level would need more cells than cells can number.
+func (t *Tree) Edit(changes []lpm.Route6) (*Tree, error) {
 	e := edit{t: &Tree{strides: t.strides, flavor: t.flavor, masks: t.masks, region: t.region}}
 	e.t.levels = slices.Clone(t.levels)
 	e.levels = make([]levelEdit, len(t.levels))
@@ -28,12 +31,14 @@ func (t *Tree) Edit(changes []lpm.Route6) *Tree {
 	}
 	for _, c := range changes {
 		if c.Handle != lpm.None {
-			e.insert(c.Addr, int(c.Bits), uint32(c.Handle))
+			if err := e.insert(c.Addr, int(c.Bits), uint32(c.Handle)); err != nil {
+				return nil, err
+			}
 		}
 	}
 	e.done()
 	runtime.KeepAlive(t)
-	return e.t
+	return e.t, nil
 }
 
 // lastOfEach drops all changes to a mask but the last.
@@ -70,6 +75,7 @@ type levelEdit struct {
 	ownFree  bool   // the slice of free nodes
 	owned    []bool // by page
 	lists    *cow.Edit[[]Entry]
+	ownLists map[uint32]bool // containers, by node
 }
 
 // done moves the changed containers into the tree.
@@ -134,8 +140,23 @@ func (e *edit) setList(l int, n uint32, list []Entry) {
 	le.lists.Set(int(n), list)
 }
 
+// ownList gives the container of node n of level l for writing: a copy with room for one more
+// entry, unless it was copied before. A root's container can have 100,000 entries, too many to be
+// copied for every change.
+func (e *edit) ownList(l int, n uint32) []Entry {
+	list, le := e.list(l, n), &e.levels[l]
+	if le.ownLists[n] {
+		return list
+	}
+	if le.ownLists == nil {
+		le.ownLists = map[uint32]bool{}
+	}
+	le.ownLists[n] = true
+	return append(make([]Entry, 0, len(list)+1), list...)
+}
+
 // newNode makes a node of level l whose cells all hold x, and gives its number.
-func (e *edit) newNode(l int, x uint32) uint32 {
+func (e *edit) newNode(l int, x uint32) (uint32, error) {
 	lv, le := &e.t.levels[l], &e.levels[l]
 	var n uint32
 	if f := len(lv.free); f > 0 {
@@ -143,6 +164,9 @@ func (e *edit) newNode(l int, x uint32) uint32 {
 		lv.free = lv.free[: f-1 : f-1] // a later append must not write to the old tree's slice
 		le.ownFree = true
 	} else {
+		if err := e.t.strides.checkNodes(l, lv.nodes+1); err != nil {
+			return 0, err
+		}
 		n = uint32(lv.nodes)
 		lv.nodes++
 	}
@@ -159,7 +183,7 @@ func (e *edit) newNode(l int, x uint32) uint32 {
 		fill(e.own(l, int(p))[lo&pageMask:hi&pageMask+1], x)
 	}
 	e.setList(l, n, nil)
-	return n
+	return n, nil
 }
 
 // freeNode gives back node n of level l, which nothing links to any more.
@@ -170,10 +194,11 @@ func (e *edit) freeNode(l int, n uint32) {
 		le.ownFree = true
 	}
 	lv.free = append(lv.free, n)
+	e.setList(l, n, nil)
 }
 
 // insert adds a mask that the tree lacks; one that it has with the same handle stays.
-func (e *edit) insert(key Key, length int, h uint32) {
+func (e *edit) insert(key Key, length int, h uint32) error {
 	t := e.t
 	last := t.strides.Level(uint8(length))
 	n := uint32(0)
@@ -186,7 +211,10 @@ func (e *edit) insert(key Key, length int, h uint32) {
 		}
 		c := lv.at(n, cell)
 		if c&childBit == 0 {
-			child := e.newNode(l+1, c) // it inherits what the cell held
+			child, err := e.newNode(l+1, c) // it inherits what the cell held
+			if err != nil {
+				return err
+			}
 			c = childBit | child<<t.levels[l+1].stride
 			e.set(l, n, cell, c)
 		}
@@ -196,17 +224,16 @@ func (e *edit) insert(key Key, length int, h uint32) {
 	pos := t.pos(key, length, last)
 	i, found := search(list, pos)
 	if found {
-		return
+		return nil
 	}
 	entry := Entry{Pos: pos, Handle: h}
 	if b := best(list, entry.cell(), int(t.levels[last].stride), entry.free()+1); b != 0 {
 		cover = b
 	}
-	grown := make([]Entry, 0, len(list)+1)
-	grown = append(append(append(grown, list[:i]...), entry), list[i:]...)
-	e.setList(last, n, grown)
+	e.setList(last, n, slices.Insert(e.ownList(last, n), i, entry))
 	t.masks++
 	e.push(last, n, entry, cover, h)
+	return nil
 }
 
 // remove takes away a mask that the tree has.
@@ -228,9 +255,7 @@ func (e *edit) remove(key Key, length int) {
 	if b := best(list, entry.cell(), int(t.levels[last].stride), entry.free()+1); b != 0 {
 		cover = b
 	}
-	shrunk := make([]Entry, 0, len(list)-1)
-	shrunk = append(append(shrunk, list[:i]...), list[i+1:]...)
-	e.setList(last, path[last], shrunk)
+	e.setList(last, path[last], slices.Delete(e.ownList(last, path[last]), i, i+1))
 	t.masks--
 	e.push(last, path[last], entry, entry.Handle, cover)
 	for l := last; l > 0 && e.empty(l, path[l]); l-- {

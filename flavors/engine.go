@@ -95,11 +95,16 @@ func (e *cpuEngine) Update(ctx context.Context, prev lpm.Table, changes lpm.Rout
 		return nil, lpm.ErrClosed
 	}
 	next := &cpuTable{engine: e, t4: p.t4, t6: p.t6}
+	var err error
 	if len(changes.V4) > 0 {
-		next.t4 = p.t4.Edit(widen(changes.V4))
+		if next.t4, err = p.t4.Edit(widen(changes.V4)); err != nil {
+			return nil, fmt.Errorf("update IPv4 tree: %w", err)
+		}
 	}
 	if len(changes.V6) > 0 {
-		next.t6 = p.t6.Edit(changes.V6)
+		if next.t6, err = p.t6.Edit(changes.V6); err != nil {
+			return nil, fmt.Errorf("update IPv6 tree: %w", err)
+		}
 	}
 	return next, nil
 }
@@ -138,7 +143,7 @@ func (t *cpuTable) Lookup4(dst []lpm.Handle, addrs []uint32) error {
 	if t.closed.Load() {
 		return lpm.ErrClosed
 	}
-	t.t4.Match4(dst[:len(addrs)], addrs)
+	t.t4.Match4(dst, addrs)
 	return nil
 }
 
@@ -146,7 +151,7 @@ func (t *cpuTable) Lookup6(dst []lpm.Handle, addrs []lpm.Addr6) error {
 	if t.closed.Load() {
 		return lpm.ErrClosed
 	}
-	t.t6.Match(dst[:len(addrs)], addrs)
+	t.t6.Match(dst, addrs)
 	return nil
 }
 

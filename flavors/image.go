@@ -46,7 +46,8 @@ type Image struct {
 	Strides *Strides
 	Nodes   []int // nodes of each level
 	// Cells holds all nodes, level by level: node i of level l is the 2^stride cells from
-	// Base[l] + i<<stride on.
+	// Base[l] + i<<stride on. It is not in the Go heap and goes with the Image and the Tree made
+	// of it: whoever keeps the slice must keep one of these alive.
 	Cells []uint32
 	Base  []int
 
@@ -101,13 +102,19 @@ func allocate(st *Strides, nodes []int) (*Image, error) {
 	total, sum := 0, 0
 	for l, n := range nodes {
 		im.Base[l], im.NodeBase[l] = total, sum
-		if uint64(n)<<st.list[l] > childBit {
-			return nil, fmt.Errorf("%w: %s need %d nodes of 2^%d cells on level %d, and a level can have 2^31 cells; use smaller strides", ErrStrides, FormatStrides(st.list), n, st.list[l], l)
+		if err := st.checkNodes(l, n); err != nil {
+			return nil, err
+		}
+		if uint64(n)<<st.list[l] > uint64(maxCells-total) {
+			return nil, fmt.Errorf("%w: %s need more memory than there are addresses; use smaller strides", ErrStrides, FormatStrides(st.list))
 		}
 		total += n << st.list[l]
 		sum += n
 	}
-	im.region = newRegion(total)
+	var err error
+	if im.region, err = newRegion(total); err != nil {
+		return nil, fmt.Errorf("%w: %s need %d MiB: %w; use smaller strides", ErrStrides, FormatStrides(st.list), total*cellSize>>20, err)
+	}
 	im.Cells = im.region.cells
 	im.Starts = make([]uint32, sum+1)
 	return im, nil

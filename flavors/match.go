@@ -23,7 +23,7 @@ const (
 // Match puts the handle of the longest mask that matches each key into dst, which must be as
 // long as keys. It allocates nothing.
 func (t *Tree) Match(dst []lpm.Handle, keys []Key) {
-	dst = dst[:len(keys)]
+	dst = dst[:len(keys):len(dst)] // panics where dst is too short, also where its array is not
 	switch {
 	case t.flavor == List:
 		for i, k := range keys {
@@ -61,7 +61,7 @@ func (t *Tree) Match(dst []lpm.Handle, keys []Key) {
 
 // Match4 is Match for a tree of 32-bit keys.
 func (t *Tree) Match4(dst []lpm.Handle, keys []uint32) {
-	dst = dst[:len(keys)]
+	dst = dst[:len(keys):len(dst)]
 	switch {
 	case t.flavor == List:
 		for i, k := range keys {

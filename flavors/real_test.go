@@ -79,6 +79,9 @@ func (p *peer) check(t *testing.T, tab lpm.Table, v4 []uint32, v6 []lpm.Addr6) {
 // Every border of every prefix of the real table, in both flavors, against bart; a sample
 // against the slow oracle as well.
 func TestRealTableAgreesWithBartAndOracle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some ten seconds")
+	}
 	rs := realRoutes(t)
 	r := rand.New(rand.NewPCG(3, 4))
 	v4, v6 := lpmtest.Probes(rs, r)
@@ -125,6 +128,9 @@ func TestRealTableAgreesWithBartAndOracle(t *testing.T) {
 // The peer's next 24 hours of updates, applied in batches of changing size to the real table,
 // leave the table that bart has, and the one that a build makes.
 func TestRealDayOfUpdates(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some ten seconds")
+	}
 	rs := realRoutes(t)
 	e, err := flavors.NewCPU(flavors.Options{})
 	if err != nil {

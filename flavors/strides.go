@@ -97,6 +97,14 @@ func (s *Strides) List() []int { return append([]int(nil), s.list...) }
 // bit. The empty mask belongs to the root.
 func (s *Strides) Level(length uint8) int { return int(s.levelOf[length]) }
 
+// checkNodes refuses more nodes of level l than a cell can number by their first cells.
+func (s *Strides) checkNodes(l, n int) error {
+	if uint64(n)<<s.list[l] > childBit {
+		return fmt.Errorf("%w: %s need %d nodes of 2^%d cells on level %d, and a level can have 2^31 cells; use smaller strides", ErrStrides, FormatStrides(s.list), n, s.list[l], l)
+	}
+	return nil
+}
+
 // cell gives the number of the cell that key takes in a node of level l.
 func (s *Strides) cell(key Key, l int) uint32 { return window(key, s.offsets[l], s.list[l]) }
 

@@ -1,7 +1,10 @@
 package flavors
 
 import (
+	"errors"
+	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -89,7 +92,9 @@ func TestEditedTreeIsTheBuiltOne(t *testing.T) {
 				}
 			}
 			before := slices.Clone(changes)
-			tree = tree.Edit(changes)
+			if tree, err = tree.Edit(changes); err != nil {
+				t.Fatal(err)
+			}
 			if !slices.Equal(before, changes) {
 				t.Fatal("Edit changed its argument")
 			}
@@ -246,6 +251,156 @@ func TestStridesThatAreRefused(t *testing.T) {
 	}
 }
 
+// A cell numbers 2^31 cells of the next level. Where edits have used them up, one that needs
+// another node fails and leaves the tree as it is.
+func TestEditRefusesNodesThatNoCellCanNumber(t *testing.T) {
+	tree, err := NewTree(strides(t, 32, 16, 8, 8), Pushed, []lpm.Route6{{Addr: Key{Hi: 10 << 56}, Bits: 24, Handle: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lv := &tree.levels[1]
+	for len(lv.pages) < childBit>>pageBits { // as many cells, all in one page
+		lv.pages = append(lv.pages, &emptyPage)
+	}
+	lv.nodes = 1<<(31-lv.stride) - 1
+	keys := []Key{{Hi: 10 << 56}, {Hi: 11 << 56}, {Hi: 12 << 56}}
+	last, err := tree.Edit([]lpm.Route6{{Addr: keys[1], Bits: 24, Handle: 2}})
+	if err != nil {
+		t.Fatalf("the last node: %v", err)
+	}
+	if _, err := last.Edit([]lpm.Route6{{Addr: keys[2], Bits: 24, Handle: 3}}); !errors.Is(err, ErrStrides) {
+		t.Errorf("a node too many: error %v, want one about strides", err)
+	}
+	got := make([]lpm.Handle, len(keys))
+	if last.Match(got, keys); !slices.Equal(got, []lpm.Handle{1, 2, 0}) {
+		t.Errorf("after the refused edit: %v", got)
+	}
+	if _, err := last.Edit([]lpm.Route6{{Addr: keys[1], Bits: 24}, {Addr: keys[2], Bits: 24, Handle: 3}}); err != nil {
+		t.Errorf("a node for one given back: %v", err)
+	}
+}
+
+// An edit copies a container once, not for every mask that comes or goes.
+func TestEditCopiesAContainerOnce(t *testing.T) {
+	const n, changed = 1 << 16, 1000
+	masks := make([]lpm.Route6, n)
+	for i := range masks {
+		masks[i] = lpm.Route6{Addr: Key{Hi: uint64(i) << 48}, Bits: 16, Handle: lpm.Handle(i + 1)}
+	}
+	tree, err := NewTree(strides(t, 32, 16, 8, 8), Pushed, masks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range changed { // half go, half get another handle, which is a way out and in again
+		masks[i].Handle = lpm.Handle(i % 2 * (n + i))
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err = tree.Edit(masks[:changed]); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if size := after.TotalAlloc - before.TotalAlloc; size > 8*n*8 {
+		t.Errorf("an edit of %d masks of one container of %d KiB allocates %d KiB", changed, n*8>>10, size>>10)
+	}
+}
+
+// Edits from one tree, each in a line of its own that takes and gives back nodes, do not see each
+// other.
+func TestBranchesOfEdits(t *testing.T) {
+	const width = 16
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 14))
+		st := strides(t, width, randomStrides(r, width, 5)...)
+		type branch struct {
+			tree *Tree
+			have map[lpm.Route6]lpm.Handle
+		}
+		empty, err := NewTree(st, []Flavor{Pushed, List}[seed%2], nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		branches := []branch{{empty, map[lpm.Route6]lpm.Handle{}}}
+		for next := lpm.Handle(1); len(branches) < 60; {
+			from := branches[r.IntN(len(branches))]
+			have := maps.Clone(from.have)
+			var changes []lpm.Route6
+			for m := range have {
+				if r.IntN(2) == 0 {
+					changes = append(changes, m)
+					delete(have, m)
+				}
+			}
+			for range r.IntN(8) {
+				m := randomMask(r, width)
+				m.Handle = lpm.None
+				have[m] = next
+				changes = append(changes, lpm.Route6{Addr: m.Addr, Bits: m.Bits, Handle: next})
+				next++
+			}
+			tree, err := from.tree.Edit(changes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			branches = append(branches, branch{tree, have})
+		}
+		keys := make([]Key, 200)
+		for i := range keys {
+			keys[i] = clip(randomMask(r, width).Addr, width)
+		}
+		got := make([]lpm.Handle, len(keys))
+		for n, b := range branches {
+			var masks []lpm.Route6
+			for m, h := range b.have {
+				m.Handle = h
+				masks = append(masks, m)
+			}
+			b.tree.Match(got, keys)
+			for i, k := range keys {
+				if want := slowMatch(masks, k); got[i] != want {
+					t.Fatalf("seed %d, branch %d: match of %x is %d, want %d", seed, n, k, got[i], want)
+				}
+			}
+			listed := 0
+			b.tree.All(func(key Key, length int, h lpm.Handle) bool {
+				listed++
+				if want := b.have[lpm.Route6{Addr: key, Bits: uint8(length)}]; h != want {
+					t.Errorf("seed %d, branch %d: lists %x/%d -> %d, want %d", seed, n, key, length, h, want)
+				}
+				return true
+			})
+			if listed != len(b.have) || b.tree.Len() != listed {
+				t.Fatalf("seed %d, branch %d: lists %d masks, Len %d, want %d", seed, n, listed, b.tree.Len(), len(b.have))
+			}
+		}
+	}
+}
+
+// Nothing is written behind the length of dst, even where its array goes on.
+func TestMatchPanicsWhereDstIsTooShort(t *testing.T) {
+	tree, err := NewTree(strides(t, 32, 16, 8, 8), Pushed, []lpm.Route6{{Handle: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	behind := make([]lpm.Handle, 9)
+	for name, match := range map[string]func(){
+		"Match":  func() { tree.Match(behind[:8], make([]Key, 9)) },
+		"Match4": func() { tree.Match4(behind[:8], make([]uint32, 9)) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s took 9 keys for a dst of 8", name)
+				}
+			}()
+			match()
+		}()
+	}
+	if behind[8] != lpm.None {
+		t.Error("a handle was written behind dst")
+	}
+}
+
 // FuzzEdit runs a stream of changes, four bytes each, against a map.
 func FuzzEdit(f *testing.F) {
 	f.Add(uint64(1), []byte("\x00\x00\x00\x00\x10\x20\x30\x08\x10\x20\x30\x18\x10\x20\x30\x88"))
@@ -277,7 +432,9 @@ func FuzzEdit(f *testing.F) {
 			} else {
 				delete(have, m)
 			}
-			tree = tree.Edit([]lpm.Route6{change})
+			if tree, err = tree.Edit([]lpm.Route6{change}); err != nil {
+				t.Fatal(err)
+			}
 		}
 		var masks []lpm.Route6
 		for m, h := range have {
