@@ -15,15 +15,25 @@ import (
 
 const (
 	defaultMinInterval = 5 * time.Millisecond
-	// restPerBuild is how many times as long as it built the publisher rests: while a full
-	// table comes in, building takes a third of the time at most.
+	// restPerBuild is how many times as long as it built the publisher rests, so that builds
+	// leave most of a processor to what they wait for.
 	restPerBuild = 2
-	// rebuildFraction: where more than one in so many routes changed, the table is built
-	// anew, which touches every route once, instead of updated.
-	rebuildFraction = 4
+	// longestRest bounds that: one large build must not delay the small change behind it.
+	longestRest = 25 * time.Millisecond
+	// rebuildFraction: where more than one in so many prefixes came or went, the table is built
+	// anew instead of updated: an update costs some 2 us a prefix, a build 0.1 us a route.
+	rebuildFraction = 16
+	// smallUpdate is up to how many an update is the lesser work however small the table:
+	// a build has a cost of its own, some milliseconds for the root nodes.
+	smallUpdate = 1000
 	// A failed build is tried again after firstRetry, then after twice the time of before.
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 10 * time.Second
+	// loadingRest is the rest after a generation that took longer than MinInterval to make, while
+	// first loads are awaited. Part of a table is of little use, and every build of a growing one
+	// costs all of it: publishing as fast as afterwards, a full table's load had a peak of
+	// 846 MiB, half of it garbage.
+	loadingRest = time.Second
 )
 
 // PublisherOptions tune how changes become generations.
@@ -114,8 +124,10 @@ func (p *Publisher) Flush(ctx context.Context) error {
 }
 
 // Run publishes changes until ctx ends, which is no error. A change after a quiet time is
-// published at once; the next ones wait for MinInterval, and for twice the time that the last
-// ones took, also where those made no generation. Failed builds are tried again. Run it once.
+// published at once; the next ones wait for MinInterval, or for twice the time that the last ones
+// took, up to 25 ms, also where those made no generation. Until Ready they wait for a second
+// where the last ones took longer than MinInterval, but not once the last awaited load is
+// complete. Failed builds are tried again. Run it once.
 func (p *Publisher) Run(ctx context.Context) error {
 	var timeout <-chan time.Time
 	if p.options.ReadyTimeout > 0 {
@@ -127,7 +139,8 @@ func (p *Publisher) Run(ctx context.Context) error {
 	for {
 		started := time.Now()
 		worked, err := p.publish(ctx, false)
-		rest := max(p.options.MinInterval, restPerBuild*time.Since(started))
+		took := time.Since(started)
+		rest := max(p.options.MinInterval, min(restPerBuild*took, longestRest))
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -140,7 +153,11 @@ func (p *Publisher) Run(ctx context.Context) error {
 		default:
 			retry = 0
 		}
-		if worked || err != nil {
+		switch {
+		case err == nil && worked && took > p.options.MinInterval && !p.ready.Load():
+			p.restLoading(ctx, loadingRest, timeout)
+			continue // a wake of the meantime is used up: look whether there is something
+		case err != nil || worked:
 			if !sleep(ctx, rest) {
 				return nil
 			}
@@ -151,6 +168,24 @@ func (p *Publisher) Run(ctx context.Context) error {
 		case <-p.rib.wake:
 		case <-timeout:
 			p.readyTimeout()
+		}
+	}
+}
+
+// restLoading sleeps until ctx ends or readiness waits for nothing but a generation, d at most.
+func (p *Publisher) restLoading(ctx context.Context, d time.Duration, timeout <-chan time.Time) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for p.rib.waiting() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-timeout:
+			p.readyTimeout()
+			return
+		case <-p.rib.wake:
 		}
 	}
 }
@@ -347,7 +382,8 @@ func (p *Publisher) build(ctx context.Context, c changes, previous *Generation, 
 // only way. Where only attributes changed the update has no changes: a generation closes its
 // table at its end, so each needs one of its own.
 func (p *Publisher) table(ctx context.Context, c changes, previous *Generation) (lpm.Table, error) {
-	if previous != nil && !p.rebuild && c.table.Len()*rebuildFraction <= c.v4+c.v6 {
+	n := c.table.Len()
+	if previous != nil && !p.rebuild && (n <= smallUpdate || n*rebuildFraction <= c.v4+c.v6) {
 		table, err := p.engine.Update(ctx, previous.Table, c.table)
 		if !errors.Is(err, lpm.ErrForeignTable) {
 			return table, err

@@ -214,15 +214,27 @@ func TestAttributesAloneLeaveTheTableAsItIs(t *testing.T) {
 
 func TestManyChangesBuildAnew(t *testing.T) {
 	b := newBench(t, rib.PublisherOptions{})
-	b.announce(1, prefixes(100)...)
-	b.flush()
-	b.announce(1, prefixes(125)...) // 25 of 125
-	b.flush()
-	b.withdraw(prefixes(26)...) // 26 of 99
-	b.flush()
-	b.withdraw(prefixes(125)...)
-	b.flush()
-	b.wantBuilds(build{changes: 100}, build{update: true, changes: 25}, build{changes: 99}, build{changes: 0})
+	all := prefixes(64_000)
+	var want []build
+	for _, c := range []struct {
+		announced int // of all, from then on
+		want      build
+	}{
+		{100, build{changes: 100}},
+		{1100, build{update: true, changes: 1000}}, // few, though most of the table
+		{2101, build{changes: 2101}},               // 1001, nearly half of the table
+		{64_000, build{changes: 64_000}},
+		{60_000, build{changes: 60_000}},             // 4000 gone: one in 15
+		{64_000, build{update: true, changes: 4000}}, // one in 16
+		{59_990, build{changes: 59_990}},             // 4010 gone
+		{0, build{changes: 0}},
+	} {
+		b.announce(1, all[:c.announced]...)
+		b.withdraw(all[c.announced:]...)
+		b.flush()
+		want = append(want, c.want)
+	}
+	b.wantBuilds(want...)
 }
 
 func TestOldGenerationAnswersUntilItsLastReader(t *testing.T) {
@@ -407,7 +419,7 @@ func TestChangesWithoutEffectArePacedToo(t *testing.T) {
 	})
 }
 
-// With changes all the time, building takes a third of the time and one build runs at a time.
+// With changes all the time there is a rest behind every build, and one build runs at a time.
 func TestBuildsLeaveTimeForLoading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, rib.PublisherOptions{MinInterval: 5 * time.Millisecond})
@@ -424,7 +436,8 @@ func TestBuildsLeaveTimeForLoading(t *testing.T) {
 		}
 		for i, x := range builds[1:] {
 			before := builds[i]
-			if gap := x.start.Sub(before.end); gap < 2*before.end.Sub(before.start) || gap < 5*time.Millisecond {
+			want := max(5*time.Millisecond, min(2*before.end.Sub(before.start), 25*time.Millisecond))
+			if gap := x.start.Sub(before.end); gap < want {
 				t.Fatalf("build %d started %s after one that took %s", i+1, gap, before.end.Sub(before.start))
 			}
 		}
@@ -585,5 +598,163 @@ func TestReadyTimeout(t *testing.T) {
 		if !strings.Contains(b.log.String(), "silent") {
 			t.Errorf("log does not say who is missing: %s", b.log)
 		}
+	})
+}
+
+// Part of a table is of little use, and the build of a growing one costs all of it.
+func TestOneGenerationASecondWhileLoading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, rib.PublisherOptions{})
+		b.engine.takes = 10 * time.Millisecond
+		p := b.add(rib.PeerConfig{Name: "table", Kind: rib.KindBGP, Awaited: true})
+		stop := b.run()
+		defer stop()
+		p.Up(rib.Session{IPv4: true})
+		all := prefixes(5010)
+		for i := range 5000 { // one every 2 ms: 10 s
+			p.Apply(rib.Update{Reach: all[i : i+1]})
+			time.Sleep(2 * time.Millisecond)
+		}
+		synctest.Wait()
+		builds := b.engine.history()
+		if len(builds) < 10 || len(builds) > 11 {
+			t.Errorf("%d generations in 10 s of loading, want one a second", len(builds))
+		}
+		for i, x := range builds[1:] {
+			if gap := x.start.Sub(builds[i].end); gap < time.Second {
+				t.Errorf("generation %d came %s after the one before", i+2, gap)
+			}
+		}
+
+		time.Sleep(50 * time.Millisecond) // within the rest
+		b.engine.set(func(e *mapEngine) { e.takes = 0 })
+		p.Apply(rib.Update{Reach: all[5000:5001]})
+		b.wantReady(false, "table")
+		p.EndOfRIB(false)
+		if b.wantReady(true); b.routes() != 5001 { // no time has passed
+			t.Errorf("%d routes visible behind the End-of-RIB, want 5001", b.routes())
+		}
+		for i := 5001; i < 5010; i++ {
+			time.Sleep(10 * time.Millisecond)
+			p.Apply(rib.Update{Reach: all[i : i+1]})
+			if synctest.Wait(); b.routes() != i+1 {
+				t.Fatalf("%d routes visible, want %d: ready and still slow", b.routes(), i+1)
+			}
+		}
+	})
+}
+
+// A peer that stays away must not slow the others' changes down, once these are small.
+func TestSmallGenerationsWhileLoadingAreNotHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, rib.PublisherOptions{})
+		b.add(rib.PeerConfig{Name: "absent", Kind: rib.KindBGP, Awaited: true})
+		p := b.add(rib.PeerConfig{Name: "here", Kind: rib.KindBGP, Awaited: true})
+		stop := b.run()
+		defer stop()
+		p.Up(rib.Session{IPv4: true})
+		for i, n := range prefixes(10) {
+			p.Apply(rib.Update{Reach: []rib.NLRI{n}})
+			if synctest.Wait(); b.routes() != i+1 {
+				t.Fatalf("%d routes visible, want %d", b.routes(), i+1)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		b.wantReady(false, "absent", "here")
+	})
+}
+
+// What waits for a large build to be over is visible soon after.
+func TestRestAfterALargeBuildIsShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, rib.PublisherOptions{})
+		stop := b.run()
+		defer stop()
+		synctest.Wait()
+		p := b.add(rib.PeerConfig{Name: "table", Kind: rib.KindBGP})
+		b.engine.set(func(e *mapEngine) { e.takes = time.Second })
+		all := prefixes(2)
+		p.Apply(rib.Update{Reach: all[:1]})
+		time.Sleep(time.Second) // the build
+		b.engine.set(func(e *mapEngine) { e.takes = 0 })
+		p.Apply(rib.Update{Reach: all[1:]})
+		time.Sleep(50 * time.Millisecond)
+		if synctest.Wait(); b.routes() != 2 {
+			t.Errorf("%d routes visible 50 ms behind the build, want 2", b.routes())
+		}
+	})
+}
+
+// The last load may end while a part of it is built: nothing would wake the publisher then.
+func TestReadyAtOnceWhenTheLoadEndsDuringABuild(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, rib.PublisherOptions{})
+		b.engine.takes = 300 * time.Millisecond
+		p := b.add(rib.PeerConfig{Name: "table", Kind: rib.KindBGP, Awaited: true})
+		stop := b.run()
+		defer stop()
+		p.Up(rib.Session{IPv4: true})
+		p.Apply(rib.Update{Reach: prefixes(1)})
+		time.Sleep(200 * time.Millisecond)
+		p.Apply(rib.Update{Reach: prefixes(50)})
+		p.EndOfRIB(false)
+		time.Sleep(400*time.Millisecond - time.Nanosecond)
+		b.wantReady(false)
+		time.Sleep(time.Nanosecond) // 100 ms for the build that ran, 300 ms for the next
+		if b.wantReady(true); b.routes() != 50 {
+			t.Errorf("%d routes, want 50", b.routes())
+		}
+	})
+}
+
+// Neither the time-out nor the end of the publisher waits for a second to be over.
+func TestRestWhileLoadingIsInterrupted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, rib.PublisherOptions{ReadyTimeout: 100 * time.Millisecond})
+		b.engine.takes = 10 * time.Millisecond
+		p := b.add(rib.PeerConfig{Name: "slow", Kind: rib.KindBGP, Awaited: true})
+		stop := b.run()
+		p.Apply(rib.Update{Reach: prefixes(1)})
+		b.wantReady(false, "slow")
+		time.Sleep(100 * time.Millisecond)
+		b.wantReady(true)
+		stop()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, rib.PublisherOptions{})
+		b.engine.takes = 10 * time.Millisecond
+		b.add(rib.PeerConfig{Name: "slow", Kind: rib.KindBGP, Awaited: true})
+		stop := b.run()
+		b.announce(1, prefixes(1)...)
+		synctest.Wait()
+		started := time.Now()
+		stop()
+		if waited := time.Since(started); waited != 0 {
+			t.Errorf("stopping took %s", waited)
+		}
+	})
+}
+
+// A build that fails keeps its pace of retries, whatever the peers report meanwhile.
+func TestFailedBuildsWhileLoadingAreNotHurried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, rib.PublisherOptions{})
+		b.engine.failing = errors.New("no memory")
+		p := b.add(rib.PeerConfig{Name: "table", Kind: rib.KindBGP, Awaited: true})
+		stop := b.run()
+		defer stop()
+		p.Up(rib.Session{IPv4: true})
+		p.EndOfRIB(false)
+		for i := range 1000 {
+			p.Apply(rib.Update{Reach: prefixes(i + 1)[i:]})
+			p.EndOfRIB(false)
+			time.Sleep(10 * time.Millisecond)
+		}
+		if n := b.publisher.Stats().Failures; n < 5 || n > 8 { // at 0.1, 0.2, 0.4 s and so on
+			t.Errorf("%d failed builds in 10 s", n)
+		}
+		b.engine.set(func(e *mapEngine) { e.failing = nil })
+		time.Sleep(10 * time.Second)
+		b.wantReady(true)
 	})
 }

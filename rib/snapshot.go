@@ -39,13 +39,7 @@ func (r *RIB) take() *snapshot {
 	defer r.mu.Unlock()
 	s := &snapshot{
 		changed: make([]destinationPaths, len(r.dirty)),
-		pages:   r.dests.pages, speakers: r.speakers, since: r.since, complete: true,
-	}
-	for _, p := range r.peers {
-		if p.pending() {
-			s.complete = false
-			break
-		}
+		pages:   r.dests.pages, speakers: r.speakers, since: r.since, complete: !r.anyPending(),
 	}
 	for i, h := range r.dirty {
 		d := r.dests.at(h)

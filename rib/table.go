@@ -163,6 +163,23 @@ func (r *RIB) Pending() []string {
 	return names
 }
 
+// waiting tells whether Pending names anybody.
+func (r *RIB) waiting() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.anyPending()
+}
+
+// anyPending is called under the lock.
+func (r *RIB) anyPending() bool {
+	for _, p := range r.peers {
+		if p.pending() {
+			return true
+		}
+	}
+	return false
+}
+
 // Paths gives every peer's path to exactly this prefix, best first, each with the step of the
 // decision that took it out. The others come in the order in which they would be preferred as
 // far as the decision compared them: who was taken out last comes first.
