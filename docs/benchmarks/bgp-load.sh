@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # A full table from BIRD over one loopback session into `ribwarp serve`: time from the session's
 # establishment, which is before the first UPDATE, until a generation with the whole table is
-# visible in lookups, and the peak memory of the service.
+# visible in lookups, and the peak memory of the service. Writes bgp-load.txt beside itself. Needs
+# bird (2.x), bc and curl. RIBWARP_DATA is the folder of the real data, MACHINE what the file says
+# it ran on.
 #
 #   docs/benchmarks/bgp-load.sh [RUNS]
-#
-# Needs bird (2.x) and curl, and the prefix lists in RIBWARP_DATA (default ../shared/data).
 set -euo pipefail
-cd "$(dirname "$0")/../.."
-runs=${1:-3}
+here=$(cd "$(dirname "$0")" && pwd)
+cd "$here/../.."
+runs=${1:-5}
 data=${RIBWARP_DATA:-../shared/data}
 dir=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$dir"' EXIT
@@ -38,23 +39,28 @@ protocol bgp {
 	ipv6 { import none; export all; next hop address 2001:db8::2; };
 }
 EOF
-echo "$(go version), $(nproc) cores, $(bird --version 2>&1), $routes4 IPv4 and $routes6 IPv6 prefixes"
-for run in $(seq "$runs"); do
-	"$dir/ribwarp" serve --listen 127.0.0.1:17900 --bgp-listen 127.77.0.1:17901 --asn 64501 \
-		--router-id 127.77.0.1 --peer 127.77.0.2,asn=64502,passive >"$dir/out" 2>"$dir/log" &
-	service=$!
-	bird -f -c "$dir/bird.conf" -s "$dir/bird.ctl" -P "$dir/bird.pid" 2>"$dir/bird.log" &
-	bird=$!
-	for _ in $(seq 600); do
-		curl -fs -o "$dir/ready" http://127.0.0.1:17900/readyz 2>/dev/null && break
-		sleep 0.1
+measure() {
+	echo "command: docs/benchmarks/bgp-load.sh $runs"
+	echo "machine: ${MACHINE:-$(nproc) cores, $(go env GOOS)/$(go env GOARCH)}; $(go env GOVERSION); $(bird --version 2>&1)"
+	echo "table: $routes4 IPv4 and $routes6 IPv6 prefixes"
+	for run in $(seq "$runs"); do
+		"$dir/ribwarp" serve --listen 127.0.0.1:17900 --bgp-listen 127.77.0.1:17901 --asn 64501 \
+			--router-id 127.77.0.1 --peer 127.77.0.2,asn=64502,passive >"$dir/out" 2>"$dir/log" &
+		service=$!
+		bird -f -c "$dir/bird.conf" -s "$dir/bird.ctl" -P "$dir/bird.pid" 2>"$dir/bird.log" &
+		bird=$!
+		for _ in $(seq 600); do
+			curl -fs -o "$dir/ready" http://127.0.0.1:17900/readyz 2>/dev/null && break
+			sleep 0.1
+		done
+		curl -fs http://127.0.0.1:17900/api/v1/status >"$dir/status"
+		up=$(grep -m1 'established' "$dir/log" | sed 's/^time=\([^ ]*\) .*/\1/')
+		ready=$(grep -m1 'msg=ready' "$dir/log" | sed 's/^time=\([^ ]*\) .*/\1/')
+		seconds=$(echo "$(date -d "$ready" +%s.%N) - $(date -d "$up" +%s.%N)" | bc)
+		hwm=$(awk '/VmHWM/ {print $2}' "/proc/$service/status")
+		echo "run $run: established to all visible $seconds s, peak RSS $((hwm / 1024)) MiB, status: $(grep -o '"ipv4":[0-9]*,"ipv6":[0-9]*' "$dir/status" | head -1)"
+		kill "$bird" "$service"
+		wait "$bird" "$service" 2>/dev/null || true
 	done
-	curl -fs http://127.0.0.1:17900/api/v1/status >"$dir/status"
-	up=$(grep -m1 'established' "$dir/log" | sed 's/^time=\([^ ]*\) .*/\1/')
-	ready=$(grep -m1 'msg=ready' "$dir/log" | sed 's/^time=\([^ ]*\) .*/\1/')
-	seconds=$(echo "$(date -d "$ready" +%s.%N) - $(date -d "$up" +%s.%N)" | bc)
-	hwm=$(awk '/VmHWM/ {print $2}' "/proc/$service/status")
-	echo "run $run: established to all visible $seconds s, peak RSS $((hwm / 1024)) MiB, status: $(grep -o '"ipv4":[0-9]*,"ipv6":[0-9]*' "$dir/status" | head -1)"
-	kill "$bird" "$service"
-	wait "$bird" "$service" 2>/dev/null || true
-done
+}
+measure | tee "$here/bgp-load.txt"
