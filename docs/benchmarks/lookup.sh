@@ -26,6 +26,8 @@ bench() {
 	bench --keys in-prefix --threads 1
 	bench --keys uniform --threads 1
 	bench --keys in-prefix --threads "$(nproc)"
+	echo "--- as on a processor without AVX-512"
+	GODEBUG=cpu.avx512f=off bench --keys in-prefix --threads 1
 	echo "--- other strides, and the flavor with lists"
 	for s in 16,8,8 24,8 8,8,8,8; do
 		bench --keys in-prefix --strides4 "$s" | grep -v ipv6
