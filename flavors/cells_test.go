@@ -35,7 +35,7 @@ func TestLinkCellsPutsEveryNodeIntoTheCellAboveIt(t *testing.T) {
 	im, _, v, b, n := handMade(t)
 	LinkCells(im, v, b, n)
 	want := []uint32{
-		childBit | 0, 0, childBit | 4, 0, // the root: 00 and 10 have children
+		childBit, 0, childBit | 4, 0, // the root: 00 and 10 have children
 		0, 0, 0, 0, 0, 0, 0, 0,
 	}
 	if !slices.Equal(im.Cells, want) {
@@ -64,7 +64,7 @@ func TestPushFillsCellsFromAboveAndFromTheirOwnMasks(t *testing.T) {
 	FillContainers(im, s, v, n)
 	Push(im, v, b, n)
 	want := []uint32{
-		childBit | 0, 70, childBit | 4, 0, // 01 is the short mask's, 11 nobody's
+		childBit, 70, childBit | 4, 0, // 01 is the short mask's, 11 nobody's
 		70, 70, 71, 72, // node 00 inherits the short mask where it has none of its own
 		73, 0, 0, 0, // node 10 has nothing to inherit
 	}

@@ -22,8 +22,8 @@
 //
 // # Build
 //
-// A build is a sequence of steps over flat arrays. Each is a function of its own here, so that
-// it can be tested alone and has a counterpart on the GPU: SortMasks and SortKeys, Split,
+// A build is a sequence of steps over flat arrays. Each is a function of its own, so that it can
+// be tested alone and get a counterpart on a GPU: SortMasks and SortKeys, Split,
 // Borders, Indexes, Trim, LinkCells, FillContainers, Push. The result is an Image, whose bytes
 // depend only on the values and the strides, not on the order of the input.
 //

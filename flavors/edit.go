@@ -16,7 +16,7 @@ import (
 // them together a copy of each 64 KiB page that holds such a cell and of each container; besides,
 // a copy of the page tables (8 bytes a page, and 24 for every 256 containers).
 //
-// An error means that a level would need more cells than cells can number.
+// An error wraps ErrStrides: a level would need more cells than cells can number.
 func (t *Tree) Edit(changes []lpm.Route6) (*Tree, error) {
 	e := edit{t: &Tree{strides: t.strides, flavor: t.flavor, masks: t.masks, region: t.region}}
 	e.t.levels = slices.Clone(t.levels)

@@ -2,8 +2,10 @@ package flavors_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 
+	"github.com/ribwarp/ribwarp/fixtures"
 	"github.com/ribwarp/ribwarp/flavors"
 	"github.com/ribwarp/ribwarp/lpm"
 	"github.com/ribwarp/ribwarp/lpm/lpmtest"
@@ -40,6 +42,31 @@ func TestEngineConformance(t *testing.T) {
 					return e
 				})
 			})
+		}
+	}
+}
+
+func TestNastyTablesAgreeWithTheOracle(t *testing.T) {
+	for _, flavor := range []flavors.Flavor{flavors.Pushed, flavors.List} {
+		for i, l := range strideLists {
+			e, err := flavors.NewCPU(flavors.Options{Flavor: flavor, Strides4: l.v4, Strides6: l.v6})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, table := range fixtures.Nasty() {
+				t.Run(fmt.Sprintf("%s/%d/%s", flavor, i, table.Name), func(t *testing.T) {
+					var rs lpm.Routes
+					for h, p := range table.Prefixes {
+						rs.Add(p, lpm.Handle(h+1))
+					}
+					tab, o := lpmtest.Build(t, e, rs), lpmtest.OracleOf(rs)
+					v4, v6 := lpmtest.Probes(rs, rand.New(rand.NewPCG(1, 1)))
+					lpmtest.Check(t, tab, o, v4, v6)
+					for _, p := range table.Prefixes {
+						lpmtest.CheckRelations(t, tab, o, p)
+					}
+				})
+			}
 		}
 	}
 }

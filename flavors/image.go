@@ -46,8 +46,8 @@ type Image struct {
 	Strides *Strides
 	Nodes   []int // nodes of each level
 	// Cells holds all nodes, level by level: node i of level l is the 2^stride cells from
-	// Base[l] + i<<stride on. It is not in the Go heap and goes with the Image and the Tree made
-	// of it: whoever keeps the slice must keep one of these alive.
+	// Base[l] + i<<stride on. It may lie outside the Go heap and goes with the Image and the Tree
+	// made of it: whoever keeps the slice must keep one of these alive.
 	Cells []uint32
 	Base  []int
 

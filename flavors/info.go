@@ -7,16 +7,13 @@ import (
 	"github.com/ribwarp/ribwarp/lpm"
 )
 
-// LevelInfo describes a level.
-type LevelInfo = lpm.LevelInfo
-
 // Info describes the tree's levels: nodes, cells, bytes and the lengths of containers. It looks
 // at every container, which takes milliseconds for a full routing table.
-func (t *Tree) Info() []LevelInfo {
-	infos := make([]LevelInfo, len(t.levels))
+func (t *Tree) Info() []lpm.LevelInfo {
+	infos := make([]lpm.LevelInfo, len(t.levels))
 	for l := range t.levels {
 		lv := &t.levels[l]
-		in := LevelInfo{Stride: int(lv.stride), Nodes: lv.nodes - len(lv.free), ListLengths: []int{}}
+		in := lpm.LevelInfo{Stride: int(lv.stride), Nodes: lv.nodes - len(lv.free), ListLengths: []int{}}
 		in.Cells = in.Nodes << lv.stride
 		for n := range lv.lists.Len() {
 			size := len(lv.lists.At(n))

@@ -1,6 +1,10 @@
 package flavors
 
-import "runtime"
+import (
+	"runtime"
+
+	"github.com/ribwarp/ribwarp/lpm"
+)
 
 // A KeyTree finds keys of one length exactly. It is immutable and safe for concurrent use.
 type KeyTree struct {
@@ -22,18 +26,14 @@ func NewKeyTree(st *Strides, keys []Key) (*KeyTree, error) {
 // Len is the number of different keys.
 func (t *KeyTree) Len() int { return t.keys }
 
-// Find gives the position that key had in the input; ok is false where the tree lacks it.
+// Find gives the position that key had in the input; ok is false where the tree lacks it,
+// and the position then means nothing.
 func (t *KeyTree) Find(key Key) (position int, ok bool) {
-	n := uint32(0)
 	last := t.tree.strides.Levels() - 1
-	for l := range last {
-		c := t.tree.levels[l].at(n, t.tree.strides.cell(key, l))
-		if c&childBit == 0 {
-			return 0, false
-		}
-		n = t.tree.levels[l+1].child(c)
+	c := uint32(0)
+	if n, ok := t.tree.node(key, last); ok {
+		c = t.tree.levels[last].at(n, t.tree.strides.cell(key, last))
 	}
-	c := t.tree.levels[last].at(n, t.tree.strides.cell(key, last))
 	runtime.KeepAlive(t)
 	return int(c) - 1, c != 0
 }
@@ -54,4 +54,4 @@ func (t *KeyTree) FindAll(dst []int32, keys []Key) {
 }
 
 // Info describes the levels.
-func (t *KeyTree) Info() []LevelInfo { return t.tree.Info() }
+func (t *KeyTree) Info() []lpm.LevelInfo { return t.tree.Info() }

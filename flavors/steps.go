@@ -70,12 +70,12 @@ func Indexes(b [][]uint8) [][]uint32 {
 // level l, and nodes are numbered densely.
 func Trim(st *Strides, bits []uint8, b [][]uint8, n [][]uint32) {
 	for l := 1; l < len(n); l++ { // every mask reaches the root
-		min := uint8(st.offsets[l]) // masks longer than this reach level l
+		above := uint8(st.offsets[l]) // masks longer than this reach level l
 		bl, nl := b[l], n[l]
 		node := uint32(0) // the last node that a mask before k reached
 		count := uint32(0)
 		for k := range nl {
-			if bits[k] <= min {
+			if bits[k] <= above {
 				bl[k], nl[k] = 0, 0
 				continue
 			}

@@ -3,6 +3,7 @@ package flavors
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,7 +39,7 @@ func NewStrides(width int, list []int) (*Strides, error) {
 	if width < 1 || width > MaxWidth {
 		return nil, fmt.Errorf("%w: key length %d bits is not 1 to %d", ErrStrides, width, MaxWidth)
 	}
-	s := &Strides{list: append([]int(nil), list...), width: width}
+	s := &Strides{list: slices.Clone(list), width: width}
 	sum := 0
 	for i, n := range list {
 		if n < 1 || n > MaxStride {
@@ -91,7 +92,7 @@ func (s *Strides) Width() int { return s.width }
 func (s *Strides) Levels() int { return len(s.list) }
 
 // List gives a copy of the strides.
-func (s *Strides) List() []int { return append([]int(nil), s.list...) }
+func (s *Strides) List() []int { return slices.Clone(s.list) }
 
 // Level gives the level that a mask of the given length belongs to: the one that holds its last
 // bit. The empty mask belongs to the root.

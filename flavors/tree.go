@@ -15,8 +15,8 @@ type Tree struct {
 	flavor  Flavor
 	levels  []level
 	masks   int
-	// region keeps the cells of the last full build alive, which are not in the Go heap: a method that
-	// reads cells keeps the tree alive to its end.
+	// region keeps the cells of the last full build alive, which the Go heap may not hold: a method
+	// that reads cells keeps the tree alive to its end.
 	region *region
 }
 

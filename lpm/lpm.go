@@ -29,7 +29,8 @@ const (
 
 // Errors that callers branch on.
 var (
-	// ErrClosed is what every method of a closed Table or Engine returns.
+	// ErrClosed is what lookups in a closed Table and all that a closed Engine is asked to make
+	// return.
 	ErrClosed = errors.New("closed")
 	// ErrForeignTable is what Engine.Update returns for a table of another engine.
 	ErrForeignTable = errors.New("table was not built by this engine")
@@ -162,7 +163,7 @@ type Engine interface {
 }
 
 // A Table answers which prefix matches. It is immutable and safe for concurrent use.
-// After Close every method that returns an error returns ErrClosed, the others find nothing.
+// After Close the lookups return ErrClosed, and the other methods find nothing.
 type Table interface {
 	// Lookup4 puts the handle of the longest matching prefix of every address into dst, None
 	// where nothing matches. dst must be as long as addrs. It allocates nothing.

@@ -15,7 +15,8 @@ type handoff struct {
 
 func newHandoff() *handoff { return &handoff{links: make(chan *link), closed: make(chan struct{})} }
 
-// give hands a connection over. It reports false where ctx ended before.
+// give hands a connection over. It reports false where ctx ended, or corebgp stopped
+// listening, before.
 func (h *handoff) give(ctx context.Context, l *link) bool {
 	select {
 	case h.links <- l:

@@ -2,7 +2,6 @@ package bgp
 
 import (
 	"encoding/hex"
-	"log/slog"
 	"net/netip"
 	"time"
 
@@ -99,7 +98,7 @@ func (s *session) logDamage(d *wire.Damage, body []byte) {
 	if n&(n-1) != 0 {
 		return
 	}
-	s.peer.log.Log(s.peer.ctx, slog.LevelWarn, "bgp update damaged", "reason", d.Reason, "verdict", d.Verdict.String(), "in_session", n, "update", hex.EncodeToString(body))
+	s.peer.log.Warn("bgp update damaged", "reason", d.Reason, "verdict", d.Verdict.String(), "in_session", n, "update", hex.EncodeToString(body))
 }
 
 // OnClose is part of corebgp.Plugin: an established session is over.

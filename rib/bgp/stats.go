@@ -1,8 +1,6 @@
 package bgp
 
-import (
-	"github.com/ribwarp/ribwarp/rib/wire"
-)
+import "github.com/ribwarp/ribwarp/rib/wire"
 
 // Stats are counters since the start.
 type Stats struct {

@@ -5,6 +5,7 @@
 //	input.go      Open, Load, Options
 //	report.go     what a load says about itself
 //	compress.go   compressions
+//	uncompress.go a compressed stream for readers of other things
 //	format.go     MRT, list or neither
 //	list.go       a text list as a peer
 //

@@ -166,7 +166,8 @@ func (s *Source) read(ctx context.Context, report *Report, log *problems.Log) er
 	case MRT:
 		result, err := mrt.Load(ctx, s.rib, in, mrt.Options{Name: s.name, Awaited: s.options.Awaited, Log: log})
 		report.Records, report.Routes, report.Withdrawn, report.Peers = result.Records, result.Announced, result.Withdrawn, len(result.Peers)
-		if broken := (*mrt.BrokenError)(nil); err != nil && !errors.As(err, &broken) {
+		var broken *mrt.BrokenError
+		if err != nil && !errors.As(err, &broken) {
 			return fmt.Errorf("%w: %w", errStopped, err)
 		}
 		return err

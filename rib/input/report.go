@@ -68,7 +68,7 @@ func (r Report) log(log *slog.Logger) {
 	for _, p := range r.Problems {
 		log.Warn("problem in route file", "path", r.Path, "where", p.Where, "kind", p.Kind, "detail", p.Detail, "done", p.Done)
 	}
-	if more := r.ProblemTotal() - len(r.Problems); more > 0 {
+	if r.ProblemTotal() > len(r.Problems) {
 		for kind, n := range r.ProblemCounts {
 			log.Warn("problems in route file", "path", r.Path, "kind", kind, "count", n)
 		}

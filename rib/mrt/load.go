@@ -62,7 +62,7 @@ type loader struct {
 
 	peers map[peerKey]*peer
 	order []*peer // peers as they were met
-	index []*peer // peers of the newest PEER_INDEX_TABLE, by index; nil before one was read
+	index []*peer // peers of the newest PEER_INDEX_TABLE, by index; empty before one was read
 
 	decoders map[wire.Options]*wire.Decoder
 	cache    map[cacheKey]decoded // of dumped routes

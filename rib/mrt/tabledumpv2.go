@@ -51,7 +51,7 @@ func (l *loader) tableDumpV2(rec record) error {
 // in both stay the same.
 func (l *loader) peerIndexTable(rec record) error {
 	l.flush()
-	l.index = []*peer{} // what follows belongs to this table even where it is damaged
+	l.index = nil // what follows belongs to this table even where it is damaged
 	var table codec.PeerIndexTable
 	err := guard(func() error { return table.DecodeFromBytes(rec.body) })
 	seen := make(map[peerKey]int)

@@ -29,7 +29,7 @@ func (o Options) dumped() bool { return o.Dumped != NoFamily }
 
 // A Message is what an UPDATE says.
 type Message struct {
-	// Updates are its changes, in order: one, or two where prefixes of two families have
+	// Updates are its changes, in order: none, one, or two where prefixes of two families have
 	// different next hops. Withdrawals are all in the first.
 	Updates []rib.Update
 	// EndOfRIB is the family whose first load this message ends (RFC 4724), or NoFamily.
