@@ -73,7 +73,7 @@ func (p *Peer) Apply(u Update) {
 		announced = path{
 			attrs: unique.Make(u.Attrs),
 			peer:  p.index,
-			loop:  p.rib.localAS != 0 && u.Attrs.ASPath.Contains(p.rib.localAS),
+			loop:  p.looped(u.Attrs.ASPath),
 		}
 	}
 	r := p.rib
@@ -230,4 +230,10 @@ func (p *Peer) status() PeerStatus {
 		s.RouterID = p.config.RouterID
 	}
 	return s
+}
+
+// looped tells whether a path is back where it came from (RFC 4271 9.1.2). Only a session can
+// bring one: a dump or a list may be of another router, which has our own routes from us.
+func (p *Peer) looped(path ASPath) bool {
+	return p.config.Kind == KindBGP && p.rib.localAS != 0 && path.Contains(p.rib.localAS)
 }

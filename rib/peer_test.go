@@ -146,6 +146,19 @@ func TestPathsWithLoopAreKeptAndNotChosen(t *testing.T) {
 	}
 }
 
+// A dump or a list with our own routes is asked for exactly them.
+func TestPathsOfFilesHaveNoLoop(t *testing.T) {
+	for _, kind := range []rib.PeerKind{rib.KindMRT, rib.KindList} {
+		b := rib.New(rib.Options{LocalAS: localAS})
+		p, _ := b.AddPeer(rib.PeerConfig{Name: "a", Kind: kind})
+		own := rib.MakeASPath(rib.Segment{Type: rib.SegmentSequence, ASNs: []uint32{64500, localAS}})
+		p.Apply(rib.Update{Reach: prefixes(1), Attrs: rib.Attrs{ASPath: own}})
+		if v4, _ := b.Counts(); v4 != 1 {
+			t.Errorf("kind %s: %d prefixes with a best path, want 1", kind, v4)
+		}
+	}
+}
+
 func TestRoutesMayBeLeftEarlyAndChangedMeanwhile(t *testing.T) {
 	r := rib.New(rib.Options{})
 	p, _ := r.AddPeer(rib.PeerConfig{Name: "a", Kind: rib.KindBGP})

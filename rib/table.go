@@ -25,7 +25,7 @@ type IGPCost interface {
 
 // Options of a RIB.
 type Options struct {
-	LocalAS uint32 // own AS: paths that contain it are not chosen (loop); 0 checks nothing
+	LocalAS uint32 // own AS: paths of sessions that contain it are not chosen (loop); 0 checks nothing
 	IGP     IGPCost
 	Log     *slog.Logger // nil: slog.Default
 }

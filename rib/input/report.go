@@ -73,6 +73,9 @@ func (r Report) log(log *slog.Logger) {
 			log.Warn("problems in route file", "path", r.Path, "kind", kind, "count", n)
 		}
 	}
+	if r.Format == "" {
+		return // of no known type: nothing was loaded, and the error says so
+	}
 	log.Info("route file loaded", "path", r.Path, "compression", r.Compression, "format", r.Format,
 		"records", r.Records, "routes", r.Routes, "withdrawn", r.Withdrawn, "peers", r.Peers,
 		"problems", r.ProblemTotal(), "complete", r.Broken == nil)
