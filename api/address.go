@@ -77,6 +77,9 @@ func reason(err error, function, s string) string {
 	if _, after, ok := strings.Cut(text, function+"("+strconv.Quote(s)+"): "); ok {
 		text = after
 	}
+	if slash := strings.LastIndexByte(s, '/'); slash >= 0 {
+		s = s[:slash] // what ParsePrefix takes for the address
+	}
 	return strings.Clone(strings.TrimPrefix(text, "ParseAddr("+strconv.Quote(s)+"): "))
 }
 

@@ -59,6 +59,9 @@ func (c config) apply(cmd *cobra.Command, path string, table map[string]any) err
 			continue
 		}
 		flag := ownFlag(cmd, key)
+		if flag == nil && path != "" && ownFlag(cmd.Root(), key) != nil {
+			return runError{fmt.Errorf("config %s: key %q: it is for all commands: write %s above the first table", c.file, path+key, key)}
+		}
 		if flag == nil {
 			return runError{fmt.Errorf("config %s: unknown key %q: %s has no such flag", c.file, path+key, cmd.CommandPath())}
 		}

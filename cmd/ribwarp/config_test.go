@@ -31,6 +31,7 @@ func TestWrongConfigNamesTheKey(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"unknown key", "[serve]\nlisten-on = \"x\"\n", `"serve.listen-on"`},
 		{"unknown key at the top", "listen = \"x\"\n", `"listen"`},
+		{"key for all commands in a table", "[serve]\nlog-level = \"info\"\n", "above the first table"},
 		{"unknown command", "[fly]\nx = 1\n", "[fly]"},
 		{"unknown subcommand", "[rib.infos]\nx = 1\n", "[rib.infos]"},
 		{"wrong type", "[version]\njson = \"perhaps\"\n", `"version.json"`},

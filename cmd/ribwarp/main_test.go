@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // call runs the program in this process and gives its exit code and output.
@@ -82,6 +84,9 @@ func TestWrongUseIsExitCode2(t *testing.T) {
 		{"serve peer without AS", "serve --router-id 192.0.2.1 --peer 192.0.2.2,asn=64501", "--asn"},
 		{"serve peer without id", "serve --asn 64500 --peer 192.0.2.2,asn=64501", "--router-id"},
 		{"serve passive peer without port", "serve --asn 64500 --router-id 192.0.2.1 --peer 192.0.2.2,asn=64501,passive", "--bgp-listen"},
+		{"serve address without port", "serve --listen 127.0.0.1", `--listen "127.0.0.1": missing port`},
+		{"serve port out of range", "serve --listen 127.0.0.1:99999", `--listen "127.0.0.1:99999": invalid port`},
+		{"serve ready timeout", "serve --ready-timeout -1s", "--ready-timeout -1s"},
 		{"demo prefixes", "demo --prefixes 1", "--prefixes 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -138,5 +143,36 @@ func TestVersion(t *testing.T) {
 	}
 	if stdout, _ := mustCall(t, "", "version", "--json"); !strings.Contains(stdout, `"version":`) {
 		t.Errorf("%q", stdout)
+	}
+}
+
+func TestInterruptEndsACommandThatWaitsForStdin(t *testing.T) {
+	list := file(t, "list.txt", testList)
+	for _, args := range []string{"lookup --rib " + list + " -", "lookup --rib - 10.0.0.1", "batch --rib " + list + " --in -", "serve --listen 127.0.0.1:0 --rib -"} {
+		t.Run(args, func(t *testing.T) {
+			stdin, w := io.Pipe() // nothing is written to it
+			defer func() { _ = w.Close() }()
+			ctx, cancel := context.WithCancel(context.Background())
+			ended := make(chan int, 1)
+			go func() { ended <- runContext(ctx, strings.Fields(args), stdin, io.Discard, io.Discard) }()
+			time.Sleep(50 * time.Millisecond)
+			cancel()
+			select {
+			case <-ended:
+			case <-time.After(10 * time.Second):
+				t.Fatal("it goes on")
+			}
+		})
+	}
+}
+
+func TestACommandThatDoesNotEndIsLeftBehind(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	block := make(chan int)
+	defer close(block)
+	var stderr bytes.Buffer
+	if code := orGiveUp(ctx, time.Millisecond, &stderr, func() int { return <-block }); code != exitFailed || !strings.Contains(stderr.String(), "interrupted") {
+		t.Errorf("exit code %d, stderr %q", code, stderr.String())
 	}
 }

@@ -46,7 +46,7 @@ type app struct {
 }
 
 func runContext(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, log: slog.New(slog.DiscardHandler)}
+	a := &app{stdin: &interruptible{ctx: ctx, from: stdin}, stdout: stdout, stderr: stderr, log: slog.New(slog.DiscardHandler)}
 	root := a.command()
 	root.SetArgs(args)
 	root.SetIn(stdin)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -50,6 +51,9 @@ func (a *app) startService(ctx context.Context, o *serveOptions) (_ *service, er
 	sessions, peers, err := o.bgpConfig()
 	if err != nil {
 		return nil, err
+	}
+	if o.readyTimeout < 0 {
+		return nil, usagef("--ready-timeout %v: it is positive, or 0 to wait for ever", o.readyTimeout)
 	}
 	s := &service{app: a, engine: engine, failed: make(chan error, 3)} // http, publish, load
 	s.ctx, s.cancel = context.WithCancel(ctx)
@@ -118,8 +122,14 @@ func (a *app) startService(ctx context.Context, o *serveOptions) (_ *service, er
 // listen opens a TCP port. An error says which flag names it.
 func listen(ctx context.Context, flag, addr string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w; is another program listening there?", flag, addr, err)
+	var malformed *net.AddrError
+	switch {
+	case errors.As(err, &malformed):
+		return nil, usagef("%s %q: %s: give ADDRESS:PORT, such as 127.0.0.1:8080", flag, addr, malformed.Err)
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("%s %s: %w: another program listens there; stop it or choose another port", flag, addr, err)
+	case err != nil:
+		return nil, fmt.Errorf("%s %s: %w", flag, addr, err)
 	}
 	return l, nil
 }
