@@ -22,17 +22,17 @@ var (
 // Options of an engine. The zero value is the default.
 type Options struct {
 	Flavor   Flavor // default Pushed
-	Strides4 []int  // sum to 32; default DefaultStrides4
-	Strides6 []int  // sum to 128; default DefaultStrides6
+	Strides4 []int  // sum to 32; default DefaultStrides4 or DefaultGPUStrides4
+	Strides6 []int  // sum to 128; default DefaultStrides6 or DefaultGPUStrides6
 }
 
-// NewCPU makes the engine that builds and searches on the processor, one core a call.
-func NewCPU(o Options) (lpm.Engine, error) {
+// check fills in what is not set for the processor, and gives the strides of both families.
+func (o Options) check() (_ Options, st4, st6 *Strides, err error) {
 	if o.Flavor == "" {
 		o.Flavor = Pushed
 	}
 	if o.Flavor != Pushed && o.Flavor != List {
-		return nil, fmt.Errorf("unknown node flavor %q: use %q or %q", o.Flavor, Pushed, List)
+		return o, nil, nil, fmt.Errorf("unknown node flavor %q: use %q or %q", o.Flavor, Pushed, List)
 	}
 	if o.Strides4 == nil {
 		o.Strides4 = DefaultStrides4
@@ -40,13 +40,20 @@ func NewCPU(o Options) (lpm.Engine, error) {
 	if o.Strides6 == nil {
 		o.Strides6 = DefaultStrides6
 	}
-	st4, err := NewStrides(32, o.Strides4)
-	if err != nil {
-		return nil, fmt.Errorf("IPv4: %w", err)
+	if st4, err = NewStrides(32, o.Strides4); err != nil {
+		return o, nil, nil, fmt.Errorf("IPv4: %w", err)
 	}
-	st6, err := NewStrides(128, o.Strides6)
+	if st6, err = NewStrides(128, o.Strides6); err != nil {
+		return o, nil, nil, fmt.Errorf("IPv6: %w", err)
+	}
+	return o, st4, st6, nil
+}
+
+// NewCPU makes the engine that builds and searches on the processor, one core a call.
+func NewCPU(o Options) (lpm.Engine, error) {
+	o, st4, st6, err := o.check()
 	if err != nil {
-		return nil, fmt.Errorf("IPv6: %w", err)
+		return nil, err
 	}
 	return &cpuEngine{flavor: o.Flavor, st4: st4, st6: st6}, nil
 }

@@ -34,6 +34,12 @@ var (
 	ErrClosed = errors.New("closed")
 	// ErrForeignTable is what Engine.Update returns for a table of another engine.
 	ErrForeignTable = errors.New("table was not built by this engine")
+	// ErrLost is what an accelerated engine and its tables return once their device is lost: they
+	// will not work again in this process.
+	ErrLost = errors.New("device lost")
+	// ErrMemory is what an accelerated engine returns when its device has not enough free memory.
+	// The tables before are intact; a later try can succeed.
+	ErrMemory = errors.New("out of device memory")
 )
 
 // Addr6 is an IPv6 address as two 64-bit words, most significant first. It is 16 bytes without

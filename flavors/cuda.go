@@ -1,0 +1,40 @@
+//go:build cuda && linux
+
+package flavors
+
+import (
+	"fmt"
+
+	"github.com/ribwarp/ribwarp/kernels/device"
+	"github.com/ribwarp/ribwarp/kernels/tree"
+	"github.com/ribwarp/ribwarp/lpm"
+)
+
+// NewCUDA is NewGPU on GPUs given by number, as CUDA counts them from 0 on. Starting one takes
+// about a second, and longer the first time, when the driver compiles the kernels for it. The error
+// wraps device.ErrNoDevice where there is no such GPU.
+func NewCUDA(o Options, ordinals ...int) (lpm.Engine, error) {
+	var devices []*device.Device
+	fail := func(err error) (lpm.Engine, error) {
+		for _, d := range devices {
+			_ = d.Close()
+		}
+		return nil, err
+	}
+	for _, i := range ordinals {
+		driver, err := device.OpenCUDA(i)
+		if err != nil {
+			return fail(err)
+		}
+		d, err := device.Open(driver, tree.Modules()...)
+		if err != nil {
+			return fail(fmt.Errorf("start GPU %d: %w", i, err))
+		}
+		devices = append(devices, d)
+	}
+	e, err := NewGPU(o, devices...)
+	if err != nil {
+		return fail(err)
+	}
+	return e, nil
+}

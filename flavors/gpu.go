@@ -1,0 +1,419 @@
+package flavors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/ribwarp/ribwarp/kernels/device"
+	"github.com/ribwarp/ribwarp/kernels/tree"
+	"github.com/ribwarp/ribwarp/lpm"
+)
+
+// Default strides of trees on GPUs (docs/benchmarks/gpu.txt). A block's shared memory holds which
+// cells of the root have children, so a wide root costs a search nothing, and what follows has few
+// levels.
+var (
+	DefaultGPUStrides4 = []int{19, 5, 8}
+	// DefaultGPUStrides6 has its cuts where most prefixes of the Internet end, at /24, /36 and /48.
+	DefaultGPUStrides6 = []int{24, 12, 12, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8}
+)
+
+// The device takes routes as they lie in memory.
+var (
+	_ = [1]int{}[unsafe.Sizeof(lpm.Route4{})-12]
+	_ = [1]int{}[unsafe.Sizeof(lpm.Route6{})-24]
+	_ = [1]int{}[unsafe.Sizeof(lpm.Addr6{})-16]
+)
+
+// NewGPU makes an engine that builds and searches on devices, which were opened with
+// tree.Modules. Every device holds the whole table, and a large batch is split over them. The engine takes
+// the devices over: they are closed with it and its last table.
+//
+// Errors of Build, Update and lookups wrap lpm.ErrMemory where a device has not enough memory, and
+// lpm.ErrLost where no device is left. A device that is lost while others work is left out from
+// then on.
+func NewGPU(o Options, devices ...*device.Device) (lpm.Engine, error) {
+	if o.Strides4 == nil {
+		o.Strides4 = DefaultGPUStrides4
+	}
+	if o.Strides6 == nil {
+		o.Strides6 = DefaultGPUStrides6
+	}
+	o, st4, st6, err := o.check()
+	if err != nil {
+		return nil, err
+	}
+	if len(devices) == 0 {
+		return nil, errors.New("an engine on GPUs needs at least one device")
+	}
+	e := &gpuEngine{flavor: o.Flavor, shape4: tree.NewShape(st4.list), shape6: tree.NewShape(st6.list)}
+	for _, d := range devices {
+		e.gpus = append(e.gpus, &gpu{dev: d})
+	}
+	e.users.Store(1)
+	return e, nil
+}
+
+// gpuEngine builds a tree a family on every device.
+type gpuEngine struct {
+	flavor         Flavor
+	shape4, shape6 *tree.Shape
+	gpus           []*gpu
+	next           atomic.Uint32 // which device the next small batch goes to
+	closed         atomic.Bool
+	users          atomic.Int64 // 1 for being open, 1 a table
+}
+
+// gpu is a device and what its lookups need besides the table.
+type gpu struct {
+	dev   *device.Device
+	lanes staging // of the lane Serve, whose jobs follow each other
+}
+
+func (e *gpuEngine) Name() string { return "cuda" }
+
+func (e *gpuEngine) Close() error {
+	if !e.closed.Swap(true) {
+		e.release()
+	}
+	return nil
+}
+
+// release closes the devices after their last user.
+func (e *gpuEngine) release() {
+	if e.users.Add(-1) > 0 {
+		return
+	}
+	for _, g := range e.gpus {
+		g.lanes.free()
+		_ = g.dev.Close()
+	}
+}
+
+func (e *gpuEngine) kind() tree.Kind {
+	if e.flavor == List {
+		return tree.List
+	}
+	return tree.Pushed
+}
+
+// check is what Build and Update ask of their arguments.
+func (e *gpuEngine) check(ctx context.Context, routes lpm.Routes) error {
+	if e.closed.Load() {
+		return lpm.ErrClosed
+	}
+	if err := routes.Validate(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// gpuError gives a device's error the meaning that it has for whoever knows only lpm.
+func gpuError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, device.ErrLost):
+		return fmt.Errorf("%w: %w", lpm.ErrLost, err)
+	case errors.Is(err, device.ErrMemory):
+		return fmt.Errorf("%w: %w", lpm.ErrMemory, err)
+	case errors.Is(err, device.ErrClosed):
+		return fmt.Errorf("%w: %w", lpm.ErrClosed, err)
+	case errors.Is(err, tree.ErrCells):
+		return fmt.Errorf("%w: %w", ErrStrides, err)
+	}
+	return err
+}
+
+func (e *gpuEngine) Build(ctx context.Context, routes lpm.Routes) (lpm.Table, error) {
+	if err := e.check(ctx, routes); err != nil {
+		return nil, err
+	}
+	return e.table(make([]gpuTrees, len(e.gpus)), true, routes)
+}
+
+func (e *gpuEngine) Update(ctx context.Context, prev lpm.Table, changes lpm.Routes) (lpm.Table, error) {
+	if err := e.check(ctx, changes); err != nil {
+		return nil, err
+	}
+	p, ok := prev.(*gpuTable)
+	if !ok || p.engine != e {
+		return nil, lpm.ErrForeignTable
+	}
+	if p.closed.Load() {
+		return nil, lpm.ErrClosed
+	}
+	return e.table(p.on, false, changes)
+}
+
+// table makes the table of prev's routes with the changes, on all devices at the same time. A
+// device that prev lacks is left out, unless all is new.
+func (e *gpuEngine) table(prev []gpuTrees, all bool, changes lpm.Routes) (lpm.Table, error) {
+	t := &gpuTable{engine: e, on: make([]gpuTrees, len(e.gpus))}
+	e.users.Add(1)
+	errs := make([]error, len(e.gpus))
+	var wg sync.WaitGroup
+	for i, g := range e.gpus {
+		if prev[i].t4 == nil && !all {
+			errs[i] = device.ErrLost
+			continue
+		}
+		wg.Go(func() {
+			errs[i] = g.dev.Do(device.Build, func(q *device.Queue) (err error) {
+				t.on[i], err = e.build(q, prev[i], changes)
+				return err
+			})
+			if errs[i] != nil {
+				// The device failed after the trees were made.
+				t.on[i].free(g.dev)
+			}
+		})
+	}
+	wg.Wait()
+	lost := error(nil)
+	for _, err := range errs {
+		switch {
+		case errors.Is(err, device.ErrLost):
+			lost = err
+		case err != nil:
+			_ = t.Close()
+			return nil, gpuError(err)
+		}
+	}
+	if len(t.alive(nil)) == 0 {
+		_ = t.Close()
+		return nil, gpuError(lost)
+	}
+	return t, nil
+}
+
+// gpuTrees are one device's trees; no trees where the device was lost.
+type gpuTrees struct{ t4, t6 *gpuTree }
+
+// gpuTree is an image that the tables of an update share where the update changes only the other
+// family.
+type gpuTree struct {
+	*tree.Image
+	users atomic.Int32
+	job   string
+}
+
+// build makes one device's trees, as part of a job.
+func (e *gpuEngine) build(q *device.Queue, prev gpuTrees, changes lpm.Routes) (trees gpuTrees, err error) {
+	longest := 0
+	for _, r := range changes.V4 {
+		longest = max(longest, int(r.Bits))
+	}
+	trees.t4, err = buildTree(q, e.shape4, e.kind(), prev.t4, changes.V4, longest, (*tree.Columns).Set32)
+	if err != nil {
+		return gpuTrees{}, fmt.Errorf("build IPv4 tree: %w", err)
+	}
+	longest = 0
+	for _, r := range changes.V6 {
+		longest = max(longest, int(r.Bits))
+	}
+	trees.t6, err = buildTree(q, e.shape6, e.kind(), prev.t6, changes.V6, longest, (*tree.Columns).Set128)
+	if err != nil {
+		trees.release(q)
+		return gpuTrees{}, fmt.Errorf("build IPv6 tree: %w", err)
+	}
+	return trees, nil
+}
+
+// buildTree builds the tree of prev's values, which are on the device already, and the changes.
+// The sort puts a changed prefix behind the one it replaces, so the build keeps the change.
+func buildTree[R lpm.Route4 | lpm.Route6](q *device.Queue, shape *tree.Shape, kind tree.Kind, prev *gpuTree, changes []R, longest int,
+	set func(c *tree.Columns, q *device.Queue, at int, records device.Ptr, n int),
+) (*gpuTree, error) {
+	n := 0
+	if prev != nil {
+		if len(changes) == 0 {
+			prev.users.Add(1)
+			return prev, nil
+		}
+		n, longest = prev.Sorted.N, max(longest, prev.Sorted.Longest)
+	}
+	in := tree.NewColumns(q, n+len(changes), longest)
+	defer in.Free(q)
+	if n > 0 {
+		in.SetColumns(q, 0, &prev.Sorted)
+	}
+	records := q.Temp(len(changes) * int(unsafe.Sizeof(*new(R))))
+	device.CopyIn(q, records, changes)
+	set(&in, q, n, records, len(changes))
+	q.Free(records)
+	im, err := tree.Build(q, shape, in, kind)
+	if err != nil {
+		return nil, err
+	}
+	t := &gpuTree{Image: im}
+	t.users.Store(1)
+	return t, nil
+}
+
+// release gives up trees, as part of a job.
+func (x gpuTrees) release(q *device.Queue) {
+	for _, t := range []*gpuTree{x.t4, x.t6} {
+		if t != nil && t.users.Add(-1) == 0 {
+			t.Free(q)
+		}
+	}
+}
+
+// free is release as a job of its own.
+func (x *gpuTrees) free(d *device.Device) {
+	if x.t4 == nil {
+		return
+	}
+	// On a device that was lost or closed there is nothing left to free.
+	_ = d.Do(device.Serve, func(q *device.Queue) error { x.release(q); return nil })
+	*x = gpuTrees{}
+}
+
+// gpuTable is a table on all devices.
+type gpuTable struct {
+	engine *gpuEngine
+	on     []gpuTrees // by device
+	closed atomic.Bool
+}
+
+func (t *gpuTable) Close() error {
+	if t.closed.Swap(true) {
+		return nil
+	}
+	for i := range t.on {
+		t.on[i].free(t.engine.gpus[i].dev)
+	}
+	t.engine.release()
+	return nil
+}
+
+// alive appends the devices that hold the table and work.
+func (t *gpuTable) alive(dst []int) []int {
+	for i, x := range t.on {
+		if x.t4 != nil && t.engine.gpus[i].dev.Lost() == nil {
+			dst = append(dst, i)
+		}
+	}
+	return dst
+}
+
+// ask runs a job on a device that works; ok is false where none does.
+func (t *gpuTable) ask(p netip.Prefix, job func(q *device.Queue, im *tree.Image, key Key) error) {
+	p = p.Masked()
+	if t.closed.Load() || !p.IsValid() {
+		return
+	}
+	for _, i := range t.alive(nil) {
+		im, key := t.on[i].t6.Image, Key{}
+		if p.Addr().Is4() {
+			im, key = t.on[i].t4.Image, key4(lpm.Addr4(p.Addr()))
+		} else {
+			key = lpm.Addr16(p.Addr())
+		}
+		if t.engine.gpus[i].dev.Do(device.Serve, func(q *device.Queue) error { return job(q, im, key) }) == nil {
+			return
+		}
+	}
+}
+
+// question puts one mask on the device, as FindMasks and Covering want it.
+func question(q *device.Queue, key Key, bits int) (keys, lengths device.Ptr) {
+	keys, lengths = q.Temp(16), q.Temp(1)
+	device.CopyIn(q, keys, []Key{key})
+	device.CopyIn(q, lengths, []uint8{uint8(bits)})
+	return keys, lengths
+}
+
+func (t *gpuTable) Find(p netip.Prefix) lpm.Handle {
+	found := make([]lpm.Handle, 1)
+	t.ask(p, func(q *device.Queue, im *tree.Image, key Key) error {
+		keys, lengths := question(q, key, p.Bits())
+		out := q.Temp(4)
+		im.FindMasks(q, out, keys, lengths, 1)
+		device.CopyOut(q, found, out)
+		q.Wait()
+		return q.Err()
+	})
+	return found[0]
+}
+
+func (t *gpuTable) Covering(dst []lpm.Handle, p netip.Prefix) []lpm.Handle {
+	var found []lpm.Handle
+	t.ask(p, func(q *device.Queue, im *tree.Image, key Key) error {
+		keys, lengths := question(q, key, p.Bits())
+		out, count := q.Temp(4*(im.Shape.Width+1)), q.Temp(4)
+		im.Covering(q, out, count, keys, lengths, 1)
+		n := make([]uint32, 1)
+		device.CopyOut(q, n, count)
+		q.Wait()
+		found = make([]lpm.Handle, n[0])
+		device.CopyOut(q, found, out)
+		q.Wait()
+		return q.Err()
+	})
+	return append(dst, found...)
+}
+
+func (t *gpuTable) Covered(dst []lpm.Handle, p netip.Prefix, limit int) []lpm.Handle {
+	var found []lpm.Handle
+	t.ask(p, func(q *device.Queue, im *tree.Image, key Key) error {
+		out := q.Temp(8)
+		im.Inside(q, out, key.Hi, key.Lo, p.Bits())
+		places := make([]uint32, 2)
+		device.CopyOut(q, places, out)
+		q.Wait()
+		n := int(places[1] - places[0])
+		if limit >= 0 {
+			n = min(n, limit)
+		}
+		found = make([]lpm.Handle, n)
+		device.CopyOut(q, found, im.Sorted.Payload.Add(4*int(places[0])))
+		q.Wait()
+		return q.Err()
+	})
+	return append(dst, found...)
+}
+
+// Info describes the table of one device; the others have the same.
+func (t *gpuTable) Info() lpm.Info {
+	in := lpm.Info{Engine: t.engine.Name(), Flavor: string(t.engine.flavor)}
+	alive := t.alive(nil)
+	if t.closed.Load() || len(alive) == 0 {
+		return in
+	}
+	i := alive[0]
+	for _, f := range []struct {
+		family string
+		im     *gpuTree
+	}{{"ipv4", t.on[i].t4}, {"ipv6", t.on[i].t6}} {
+		_, nodes := f.im.Nodes, 0
+		for _, n := range f.im.Nodes {
+			nodes += n
+		}
+		starts := make([]uint32, nodes+1)
+		if err := t.engine.gpus[i].dev.Do(device.Serve, func(q *device.Queue) error {
+			device.CopyOut(q, starts, f.im.Starts)
+			q.Wait()
+			return q.Err()
+		}); err != nil {
+			return in
+		}
+		fi := lpm.FamilyInfo{Family: f.family, Prefixes: f.im.Sorted.N, Strides: f.im.Shape.Strides, Bytes: uint64(f.im.Bytes())}
+		for l, n := range f.im.Nodes {
+			li := levelInfo(f.im.Shape.Strides[l], n, func(i int) int {
+				g := f.im.NodeBase[l] + i
+				return int(starts[g+1] - starts[g])
+			})
+			li.Bytes = uint64(li.Cells)*cellSize + uint64(n)*4 + uint64(li.Masks)*uint64(unsafe.Sizeof(Entry{}))
+			fi.Levels = append(fi.Levels, li)
+		}
+		in.Families = append(in.Families, fi)
+	}
+	return in
+}
