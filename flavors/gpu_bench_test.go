@@ -193,7 +193,7 @@ func eights(list ...int) []int {
 	return append(list, left)
 }
 
-var benchLists6 = [][]int{eights(24, 12, 12), eights(24, 8, 8, 8), eights(20, 12, 8, 8), eights(24, 8, 4, 4, 8), eights(22, 10, 8, 8), eights(24, 12, 4, 8), eights(24, 13, 11), eights(23, 13, 12), eights(16, 16, 8, 8)}
+var benchLists6 = [][]int{flavors.DefaultGPUStrides6, eights(24, 12, 12), eights(24, 12, 4, 8), eights(24, 8, 8, 8), eights(22, 10, 8, 8), eights(16, 16, 8, 8), eights(25, 12, 11), eights(26, 11, 11), eights(24, 14, 10), eights(25, 13, 10), eights(26, 12, 10)}
 
 // BenchmarkGPUMatch6 is IPv6 longest match of in-prefix keys by their first 64 bits.
 func BenchmarkGPUMatch6(b *testing.B) {
@@ -388,6 +388,52 @@ func BenchmarkGPUBatches(b *testing.B) {
 				row(b, "%s batch of %7d on the %s: p50 %9.1f us, p99 %9.1f us, %8.1f M/s", family, n, engine, float64(p50.Nanoseconds())/1e3, float64(p99.Nanoseconds())/1e3, float64(n)/float64(p50.Nanoseconds())*1e3)
 			}
 		}
+	}
+}
+
+// BenchmarkGPUDevices is pinned IPv4 batches split over one, two, ... GPUs of the host.
+func BenchmarkGPUDevices(b *testing.B) {
+	benchDevice(b)
+	makers := devicetest.Makers()
+	maker := makers[len(makers)-1]
+	rs := realRoutes(b)
+	const n = 1 << 28
+	for count := 1; count <= maker.Count; count *= 2 {
+		var ds []*device.Device
+		for i := range count {
+			ds = append(ds, maker.OpenAt(b, i, tree.Modules()))
+		}
+		e := gpuEngine(b, flavors.Options{}, ds...)
+		tab := lpmtest.Build(b, e, rs)
+		in, err := device.NewPinned[uint32](ds[0], n)
+		if err != nil {
+			b.Fatal(err)
+		}
+		out, err := device.NewPinned[lpm.Handle](ds[0], n)
+		if err != nil {
+			b.Fatal(err)
+		}
+		copy(in.Slice, inPrefix4(rs.V4, n))
+		times := make([]time.Duration, 7)
+		for i := range times {
+			start := time.Now()
+			if err := tab.Lookup4(out.Slice, in.Slice); err != nil {
+				b.Fatal(err)
+			}
+			times[i] = time.Since(start)
+		}
+		slices.Sort(times)
+		start := time.Now()
+		next, err := e.Update(b.Context(), tab, lpm.Routes{V4: rs.V4[:1000], V6: rs.V6[:300]})
+		if err != nil {
+			b.Fatal(err)
+		}
+		row(b, "%d of %d GPUs: pinned IPv4 %.2f G/s; a generation with 1,300 changes on all of them in %v", count, maker.Count, rate(n, float64(times[3].Nanoseconds())/1e6), time.Since(start).Round(10*time.Microsecond))
+		_ = next.Close()
+		_ = tab.Close()
+		in.Close()
+		out.Close()
+		_ = e.Close()
 	}
 }
 

@@ -19,8 +19,10 @@ import (
 // which costs the processor a copy of everything.
 
 const (
-	// chunkBytes is the most that goes in or out at a time. It is large enough that starting a copy
-	// costs little, and small enough that filling and draining the streams does too.
+	// A chunk has a part of the batch such that filling and draining the streams costs little, up
+	// to a size at which starting a copy costs nothing next to it, and not so few keys that it
+	// would cost most.
+	leastKeys  = 1 << 16
 	chunkBytes = 8 << 20
 	// splitKeys is the number of keys from which on a batch is split over devices.
 	splitKeys = 1 << 19
@@ -93,9 +95,9 @@ func (t *gpuTable) lookup(dst []lpm.Handle, k keys) error {
 		alive = t.alive(room[:0])
 	}
 	err := device.ErrLost
+	first := int(t.engine.next.Add(1)) // one after the other, so that small batches use all devices too
 	for try := range alive {
-		// One after the other, so that small batches use all devices too.
-		i := alive[(int(t.engine.next.Add(1))+try)%len(alive)]
+		i := alive[(first+try)%len(alive)]
 		if err = t.lookupOn(i, dst, k); err == nil || !errors.Is(err, device.ErrLost) {
 			break
 		}
@@ -135,7 +137,7 @@ func (t *gpuTable) lookupOn(i int, dst []lpm.Handle, k keys) error {
 	default:
 		job.pinned = job.pinned && job.width == 128 && device.IsPinned(k.v6)
 	}
-	err := g.lanes.prepare(g.dev, job.keyBytes()*len(dst))
+	err := g.lanes.prepare(g.dev, min(len(dst), job.chunkKeys())*max(job.keyBytes(), 4))
 	if err == nil {
 		err = g.dev.DoJob(device.Serve, job)
 	}
@@ -158,11 +160,17 @@ type lookup struct {
 
 func (l *lookup) keyBytes() int { return l.width / 8 }
 
+// chunkKeys is the number of keys that go through the device at a time.
+func (l *lookup) chunkKeys() int {
+	part := len(l.dst)/device.Streams/leastKeys*leastKeys + leastKeys
+	return min(part, chunkBytes/max(l.keyBytes(), 4))
+}
+
 // Run takes the batch through the device.
 func (l *lookup) Run(q *device.Queue) error {
 	s := &l.g.lanes
-	step := s.bytes / max(l.keyBytes(), 4)
 	n := len(l.dst)
+	step := l.chunkKeys()
 	chunk := 0
 	for from := 0; from < n; from, chunk = from+step, chunk+1 {
 		to := min(from+step, n)
@@ -241,15 +249,14 @@ type staging struct {
 	hostOut *device.Pinned[uint32]
 }
 
-// prepare makes the buffers large enough for a batch with so many bytes of keys.
-func (s *staging) prepare(d *device.Device, batch int) error {
+// prepare makes the buffers large enough for chunks of so many bytes.
+func (s *staging) prepare(d *device.Device, chunk int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	want := 64 << 10
-	for want < batch && want < chunkBytes {
+	for want < chunk {
 		want *= 4
 	}
-	want = min(want, chunkBytes)
 	if want <= s.ready {
 		return nil
 	}
@@ -316,13 +323,17 @@ type copyTask struct {
 func (c copyTask) run() {
 	copy(c.to4, c.from4)
 	copy(c.to, c.from)
-	for i, a := range c.from6 {
-		c.to[i] = a.Hi
+	to := c.to[:len(c.from6)]
+	for i := range c.from6 {
+		to[i] = c.from6[i].Hi
 	}
 }
 
 // piece is what a processor copies at least before another one is worth asking.
 const piece = 1 << 16
+
+// copiers is the most processors that copy at a time.
+const copiers = 8
 
 var (
 	copyTasks   = make(chan copyTask)
@@ -333,13 +344,13 @@ var (
 // inParallel runs a copy of n elements on several processors: one copies 10 GB/s, a device takes
 // several times that.
 func inParallel(c copyTask, n int) {
-	parts := min(n/piece, runtime.GOMAXPROCS(0), 8)
+	parts := min(n/piece, runtime.GOMAXPROCS(0), copiers)
 	if parts < 2 {
 		c.run()
 		return
 	}
 	copyWorkers.Do(func() {
-		for range 8 {
+		for range copiers {
 			go func() {
 				for c := range copyTasks {
 					c.run()

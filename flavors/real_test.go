@@ -131,11 +131,15 @@ func TestRealDayOfUpdates(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some ten seconds")
 	}
-	rs := realRoutes(t)
 	e, err := flavors.NewCPU(flavors.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	dayOfUpdates(t, e)
+}
+
+func dayOfUpdates(t *testing.T, e lpm.Engine) {
+	rs := realRoutes(t)
 	tab := lpmtest.Build(t, e, rs)
 	var p peer
 	p.apply(rs)
@@ -215,4 +219,6 @@ func TestRealDayOfUpdates(t *testing.T) {
 			}
 		}
 	}
+	tab.Close()
+	built.Close()
 }

@@ -195,6 +195,9 @@ type Info struct {
 	Engine   string       `json:"engine"`
 	Flavor   string       `json:"flavor"`
 	Families []FamilyInfo `json:"families"`
+	// Accelerator describes the form of the table that large batches are answered from, where there
+	// is one (Failover).
+	Accelerator *Info `json:"accelerator,omitempty"`
 }
 
 // Bytes is the memory of all families.

@@ -4,4 +4,4 @@ package devicetest
 
 import "github.com/ribwarp/ribwarp/kernels/device"
 
-func init() { openCUDA = func() (device.Driver, error) { return device.OpenCUDA(0) } }
+func init() { openCUDA, countCUDA = device.OpenCUDA, device.CountCUDA }

@@ -9,8 +9,11 @@ import (
 	"github.com/ribwarp/ribwarp/kernels/device/sim"
 )
 
-// openCUDA opens the first GPU. It is nil without the tag cuda.
-var openCUDA func() (device.Driver, error)
+// openCUDA opens a GPU, countCUDA counts them. They are nil without the tag cuda.
+var (
+	openCUDA  func(ordinal int) (device.Driver, error)
+	countCUDA func() (int, error)
+)
 
 // Each runs a test as subtest "sim" on the simulator, and with the tag cuda as subtest "cuda" on
 // the first GPU. The device is opened with the modules and closed after the test. On the simulator
@@ -34,7 +37,7 @@ func Each(t *testing.T, modules []*device.Module, test func(*testing.T, *device.
 		return
 	}
 	t.Run("cuda", func(t *testing.T) {
-		driver, err := openCUDA()
+		driver, err := openCUDA(0)
 		if err != nil {
 			t.Fatal(err)
 		}
