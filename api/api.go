@@ -26,6 +26,7 @@ type Deps struct {
 	Paths          func(netip.Prefix) []rib.Candidate // for include=paths
 	PublisherStats func() rib.PublisherStats          // for /api/v1/status and metrics
 	EngineName     string                             // lpm.Engine's Name
+	Degraded       func() string                      // why the engine is slower than it should be, "" when it is not; nil: never
 	Build          Build
 	// Metrics is served at /metrics. New adds ribwarp's own metrics and those of the Go runtime
 	// and the process, so it must not hold them yet; nil makes a new one.

@@ -143,9 +143,11 @@ func (a *API) ready() (ok bool, waiting []string) {
 type readyAnswer struct {
 	Ready      bool   `json:"ready"`
 	Generation uint64 `json:"generation"`
+	Degraded   string `json:"degraded,omitempty"` // why answers are slower than they should be
 }
 
-// readyz answers GET /readyz: 200 once lookups are answered from all awaited sources.
+// readyz answers GET /readyz: 200 once lookups are answered from all awaited sources, also where they
+// are answered slower than they should be.
 func (a *API) readyz(c *gin.Context) {
 	ok, waiting := a.ready()
 	if !ok {
@@ -157,7 +159,11 @@ func (a *API) readyz(c *gin.Context) {
 		return
 	}
 	n := a.newest()
-	a.encode(c, n, readyAnswer{true, n})
+	answer := readyAnswer{Ready: true, Generation: n}
+	if a.deps.Degraded != nil {
+		answer.Degraded = a.deps.Degraded()
+	}
+	a.encode(c, n, answer)
 }
 
 // healthz answers GET /healthz: 200 as long as the process answers at all.

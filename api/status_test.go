@@ -82,6 +82,19 @@ func TestReadyzIs200OnlyWhenReady(t *testing.T) {
 	wantJSON(t, w.get("/healthz").Body.String(), `{"status":"ok","generation":1}`)
 }
 
+func TestReadyzSaysThatTheEngineIsDegraded(t *testing.T) {
+	why := ""
+	w := emptyWorld(t, func(d *Deps) { d.Degraded = func() string { return why } })
+	w.publish(1, nil)
+	wantJSON(t, w.get("/readyz").Body.String(), `{"ready":true,"generation":1}`)
+	why = "device lost"
+	rec := w.get("/readyz")
+	wantJSON(t, rec.Body.String(), `{"ready":true,"generation":1,"degraded":"device lost"}`)
+	if rec.Code != http.StatusOK {
+		t.Errorf("status %d: it answers, so it is ready", rec.Code)
+	}
+}
+
 func TestHealthzNeedsNoGeneration(t *testing.T) {
 	wantJSON(t, emptyWorld(t, nil).get("/healthz").Body.String(), `{"status":"ok","generation":0}`)
 }

@@ -49,7 +49,7 @@ The output is written to FILE.partial and renamed at the end, so FILE is whole o
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.batch(cmd, &o) },
 	}
 	fs := cmd.Flags()
-	o.tableOptions.flags(fs)
+	o.tableOptions.flags(fs, engineAuto)
 	fs.StringVar(&o.in, "in", "-", "read records from this `FILE`")
 	fs.StringVar(&o.out, "out", "-", "write to this `FILE`")
 	fs.StringVar(&o.format, "format", "", "lines, csv, tsv or jsonl (default: csv with --column, jsonl with --field, else by the name of --in, else lines)")

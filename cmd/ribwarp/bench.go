@@ -47,7 +47,7 @@ error. With --peer that one is measured too, in rounds that alternate with ours.
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.bench(cmd.Context(), &o) },
 	}
 	fs := cmd.Flags()
-	o.tableOptions.flags(fs)
+	o.tableOptions.flags(fs, engineAuto)
 	fs.StringVar(&o.keys, "keys", keysInPrefix, "in-prefix (a prefix of the table, random host bits) or uniform")
 	fs.IntVar(&o.threads, "threads", 1, "threads that look up at the same time")
 	fs.IntVar(&o.batch, "batch", 4096, "addresses a call")

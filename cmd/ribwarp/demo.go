@@ -55,7 +55,7 @@ some lookups, and how to ask for more; then it serves until interrupted.`,
 	fs.IntVar(&o.prefixes, "prefixes", 20_000, "prefixes that the router announces, a fifth of them IPv6")
 	fs.Uint64Var(&o.seed, "seed", 1, "seed of the generated table")
 	fs.BoolVar(&o.once, "once", false, "end after the lookups")
-	o.engineOptions.flags(fs)
+	o.engineOptions.flags(fs, engineAuto)
 	return cmd
 }
 

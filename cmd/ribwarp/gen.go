@@ -122,7 +122,7 @@ func (a *app) genAddressesCommand() *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	o.tableOptions.flags(fs)
+	o.tableOptions.flags(fs, engineCPU)
 	fs.Uint64Var(&o.seed, "seed", 1, "seed of the generator")
 	fs.IntVar(&o.count, "count", 1_000_000, "number of addresses")
 	fs.StringVar(&o.keys, "keys", keysInPrefix, "in-prefix (every address has a route) or uniform")

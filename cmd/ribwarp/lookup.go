@@ -36,7 +36,7 @@ only address reads addresses from stdin, one a line. For many, batch is faster.`
 		},
 	}
 	fs := cmd.Flags()
-	o.flags(fs)
+	o.flags(fs, engineCPU)
 	fs.StringVar(&format, "format", "text", "text, or json for one object a line")
 	return cmd
 }

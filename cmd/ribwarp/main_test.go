@@ -67,6 +67,8 @@ func TestWrongUseIsExitCode2(t *testing.T) {
 		{"strides that are no numbers", "lookup --strides6 a --rib " + list + " 10.0.0.1", "--strides6"},
 		{"unknown flavor", "rib info --flavor vanilla " + list, `--flavor "vanilla"`},
 		{"unknown engine", "bench --engine warp --rib " + list, `--engine "warp"`},
+		{"devices that are no numbers", "bench --engine cuda --devices first --rib " + list, `--devices "first"`},
+		{"devices twice", "bench --engine cuda --devices 1,1 --rib " + list, `--devices "1,1"`},
 		{"rib without command", "rib", "needs one of its commands"},
 		{"log level", "version --log-level loud", `--log-level "loud"`},
 		{"log format", "version --log-format xml", `--log-format "xml"`},

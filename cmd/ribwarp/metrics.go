@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ribwarp/ribwarp/lpm"
 	"github.com/ribwarp/ribwarp/rib/bgp"
 	"github.com/ribwarp/ribwarp/rib/wire"
 )
@@ -49,4 +50,39 @@ func (m sessionMetrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		ch <- prometheus.MustNewConstMetric(upDesc, prometheus.GaugeValue, up, p.Name)
 	}
+}
+
+// engineMetrics gives a failover engine's counters to Prometheus.
+type engineMetrics struct{ engine *lpm.Failover }
+
+var (
+	degradedDesc      = prometheus.NewDesc("ribwarp_engine_degraded", "Whether the GPU does not answer what it should, and the processor does.", nil, nil)
+	failedBatchesDesc = prometheus.NewDesc("ribwarp_engine_failed_batches_total", "Batches that failed on the GPU and were answered by the processor.", nil, nil)
+	failedBuildsDesc  = prometheus.NewDesc("ribwarp_engine_failed_builds_total", "Generations that the GPU could not build.", nil, nil)
+	batchesDesc       = prometheus.NewDesc("ribwarp_engine_batches_total", "Batches by the engine that answered them.", []string{"engine"}, nil)
+	addressesDesc     = prometheus.NewDesc("ribwarp_engine_addresses_total", "Addresses by the engine that answered them.", []string{"engine"}, nil)
+)
+
+func (m engineMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{degradedDesc, failedBatchesDesc, failedBuildsDesc, batchesDesc, addressesDesc} {
+		ch <- d
+	}
+}
+
+func (m engineMetrics) Collect(ch chan<- prometheus.Metric) {
+	s := m.engine.Status()
+	degraded := 0.0
+	if s.Degraded != "" {
+		degraded = 1
+	}
+	ch <- prometheus.MustNewConstMetric(degradedDesc, prometheus.GaugeValue, degraded)
+	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	counter(failedBatchesDesc, s.FailedBatches)
+	counter(failedBuildsDesc, s.FailedBuilds)
+	counter(batchesDesc, s.BaseBatches, engineCPU)
+	counter(batchesDesc, s.AcceleratedBatches, m.engine.Name())
+	counter(addressesDesc, s.BaseAddresses, engineCPU)
+	counter(addressesDesc, s.AcceleratedAddresses, m.engine.Name())
 }

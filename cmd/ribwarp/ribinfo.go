@@ -36,7 +36,7 @@ by family and prefix length, and the tree built from these, level by level.`,
 		},
 	}
 	fs := cmd.Flags()
-	o.flags(fs)
+	o.flags(fs, engineCPU)
 	fs.BoolVar(&asJSON, "json", false, "print a JSON object")
 	return cmd
 }

@@ -37,6 +37,7 @@ var errReported = errors.New("failed")
 
 // An app is one call of the program: its streams and what all commands share.
 type app struct {
+	args           []string // behind the program's name
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	configFile     string
@@ -46,7 +47,7 @@ type app struct {
 }
 
 func runContext(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{stdin: &interruptible{ctx: ctx, from: stdin}, stdout: stdout, stderr: stderr, log: slog.New(slog.DiscardHandler)}
+	a := &app{args: args, stdin: &interruptible{ctx: ctx, from: stdin}, stdout: stdout, stderr: stderr, log: slog.New(slog.DiscardHandler)}
 	root := a.command()
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -103,7 +104,7 @@ Exit codes: 0 done, 1 failed, 2 called wrongly.`,
 	pf.StringVar(&a.logFormat, "log-format", "text", "log as text or json")
 	root.AddCommand(
 		a.serveCommand(), a.demoCommand(), a.lookupCommand(), a.batchCommand(), a.ribCommand(),
-		a.genCommand(), a.benchCommand(), a.versionCommand(),
+		a.genCommand(), a.benchCommand(), a.devicesCommand(), a.versionCommand(),
 	)
 	markRuns(root)
 	return root

@@ -24,7 +24,7 @@ type serveOptions struct {
 }
 
 func (o *serveOptions) flags(fs *pflag.FlagSet) {
-	o.tableOptions.flags(fs)
+	o.tableOptions.flags(fs, engineAuto)
 	fs.StringVar(&o.listen, "listen", "127.0.0.1:8080", "serve HTTP on this `ADDRESS:PORT`")
 	fs.StringArrayVar(&o.bgpListen, "bgp-listen", nil, "accept BGP sessions of the peers on this `ADDRESS:PORT`, such as 0.0.0.0:179; repeat for more (default: accept none)")
 	fs.Uint32Var(&o.asn, "asn", 0, "own AS `NUMBER`, needed for peers")

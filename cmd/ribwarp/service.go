@@ -44,7 +44,7 @@ type service struct {
 // startService checks the options, opens the route files and listens. The caller must wait for
 // the service if there is no error. The service ends with ctx.
 func (a *app) startService(ctx context.Context, o *serveOptions) (_ *service, err error) {
-	engine, err := o.new()
+	engine, err := o.new(ctx, a)
 	if err != nil {
 		return nil, err
 	}
@@ -93,6 +93,11 @@ func (a *app) startService(ctx context.Context, o *serveOptions) (_ *service, er
 	if s.sessions != nil {
 		registry.MustRegister(sessionMetrics{s.sessions})
 	}
+	degraded := func() string { return "" }
+	if f, ok := engine.(*lpm.Failover); ok {
+		degraded = func() string { return f.Status().Degraded }
+		registry.MustRegister(engineMetrics{f})
+	}
 	handler := api.New(api.Deps{
 		Generations:    s.publisher.Generations(),
 		Peers:          s.rib.Peers,
@@ -100,6 +105,7 @@ func (a *app) startService(ctx context.Context, o *serveOptions) (_ *service, er
 		Paths:          s.rib.Paths,
 		PublisherStats: s.publisher.Stats,
 		EngineName:     engine.Name(),
+		Degraded:       degraded,
 		Build:          buildVersion(),
 		Metrics:        registry,
 		Log:            a.log,

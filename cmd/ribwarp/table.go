@@ -8,59 +8,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/ribwarp/ribwarp/flavors"
 	"github.com/ribwarp/ribwarp/lpm"
 	"github.com/ribwarp/ribwarp/rib"
 	"github.com/ribwarp/ribwarp/rib/input"
 )
-
-// engineOptions are the flags of every command that builds a table.
-type engineOptions struct {
-	engine             string
-	flavor             string
-	strides4, strides6 string
-}
-
-func (o *engineOptions) flags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.engine, "engine", "cpu", "build and search tables on this `ENGINE`: cpu")
-	fs.StringVar(&o.flavor, "flavor", string(flavors.Pushed), "kind of tree: pushed (fast) or list (small)")
-	fs.StringVar(&o.strides4, "strides4", "", "bits of each level of the IPv4 tree, such as `16,8,8` (default: the engine's choice)")
-	fs.StringVar(&o.strides6, "strides6", "", "the same for IPv6; they sum to 128")
-}
-
-// new makes the engine. What it cannot be made of is a usage error.
-func (o *engineOptions) new() (lpm.Engine, error) {
-	if o.engine != "cpu" {
-		return nil, usagef("--engine %q: this build has cpu", o.engine)
-	}
-	f := flavors.Flavor(o.flavor)
-	if f != flavors.Pushed && f != flavors.List {
-		return nil, usagef("--flavor %q: use %s or %s", o.flavor, flavors.Pushed, flavors.List)
-	}
-	options := flavors.Options{Flavor: f}
-	for _, s := range []struct {
-		flag, text string
-		bits       int
-		list       *[]int
-	}{{"--strides4", o.strides4, 32, &options.Strides4}, {"--strides6", o.strides6, 128, &options.Strides6}} {
-		if s.text == "" {
-			continue
-		}
-		list, err := flavors.ParseStrides(s.text)
-		if err == nil {
-			_, err = flavors.NewStrides(s.bits, list)
-		}
-		if err != nil {
-			return nil, usagef("%s: %w", s.flag, err)
-		}
-		*s.list = list
-	}
-	engine, err := flavors.NewCPU(options)
-	if err != nil {
-		return nil, fmt.Errorf("engine %s: %w", o.engine, err)
-	}
-	return engine, nil
-}
 
 // tableOptions are the flags of the commands that look things up in route files.
 type tableOptions struct {
@@ -69,10 +20,10 @@ type tableOptions struct {
 	strict bool
 }
 
-func (o *tableOptions) flags(fs *pflag.FlagSet) {
+func (o *tableOptions) flags(fs *pflag.FlagSet, engine string) {
 	ribFlag(fs, &o.ribs)
 	fs.BoolVar(&o.strict, "strict", false, "fail if anything is wrong with the input, after doing all that can be done")
-	o.engineOptions.flags(fs)
+	o.engineOptions.flags(fs, engine)
 }
 
 func ribFlag(fs *pflag.FlagSet, ribs *[]string) {
@@ -99,7 +50,7 @@ func (a *app) openTable(ctx context.Context, o *tableOptions) (*table, error) {
 	if len(o.ribs) == 0 {
 		return nil, usagef("no routes: name at least one file with --rib")
 	}
-	engine, err := o.new()
+	engine, err := o.new(ctx, a)
 	if err != nil {
 		return nil, err
 	}

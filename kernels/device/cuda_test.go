@@ -132,7 +132,7 @@ func BenchmarkCUDA(b *testing.B) {
 				add1(q, p, 100)
 			}
 		},
-		"temporary memory":  func(q *device.Queue) { q.Temp(1 << 20) },
+		"temporary memory":  func(q *device.Queue) { q.Free(q.Temp(1 << 28)); q.Wait() },
 		"stream and events": func(q *device.Queue) { q.On(1).Follow(q); add1(q.On(1), p, 100); q.Follow(q.On(1)) },
 	} {
 		b.Run(name, func(b *testing.B) {
