@@ -3,6 +3,7 @@
 #
 #   run.sh [LOGS]             writes the tests' output to folder LOGS, else to logs
 #   run.sh sanitize [LOGS]    the short tests under compute-sanitizer, once with each of its tools
+#   run.sh bench [LOGS]       the figures of docs/benchmarks/gpu.txt, to LOGS/gpu.txt too
 #
 # Real tables are looked for in RIBWARP_DATA, else in folder data beside this script.
 set -uo pipefail
@@ -16,11 +17,25 @@ if [ "${1:-}" = sanitize ]; then
 		exit 1
 	fi
 fi
+if [ "${1:-}" = bench ]; then
+	shift
+	tools=()
+fi
 logs=${1:-logs}
 mkdir -p "$logs" && logs=$(cd "$logs" && pwd) || exit 1
 export REQUIRE_GPU=1
 if [ -z "${RIBWARP_DATA:-}" ] && [ -d "$here/data" ]; then
 	export RIBWARP_DATA=$here/data
+fi
+
+if [ ${#tools[@]} -eq 0 ]; then
+	{
+		nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
+		grep -m1 'model name' /proc/cpuinfo
+		echo "$(nproc) processors"
+		(cd "$here/flavors" && ./flavors.test -test.run '^$' -test.bench GPU -test.benchtime 1x -test.timeout 30m) | grep -v '^Benchmark'
+	} 2>&1 | tee "$logs/gpu.txt"
+	exit "${PIPESTATUS[0]}"
 fi
 
 failed=0
@@ -29,9 +44,10 @@ for tool in "${tools[@]}"; do
 		dir=$(dirname "$binary")
 		command=("./$(basename "$binary")" -test.v -test.timeout=30m)
 		if [ "$tool" != plain ]; then
-			# Tests make calls fail on purpose, and lose a GPU in a process of its own.
+			# Tests make calls fail on purpose, and lose a GPU in a process of its own. The
+			# conformance suite launches the same kernels as the tests of images and of changes.
 			command=(compute-sanitizer --tool "$tool" --report-api-errors no --target-processes application-only
-				--error-exitcode 99 "${command[@]}" -test.short)
+				--error-exitcode 99 "${command[@]}" -test.short -test.run 'GPU(Images|KeyTrees|Agrees)|Test[^G]/cuda')
 		fi
 		log=$logs/$tool-${dir//\//-}.log
 		start=$SECONDS

@@ -200,7 +200,6 @@ type gpuTrees struct{ t4, t6 *gpuTree }
 type gpuTree struct {
 	*tree.Image
 	users atomic.Int32
-	job   string
 }
 
 // build makes one device's trees, as part of a job.

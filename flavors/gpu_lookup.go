@@ -68,11 +68,8 @@ func (t *gpuTable) Lookup6(dst []lpm.Handle, addrs []lpm.Addr6) error {
 }
 
 func (t *gpuTable) Lookup64(dst []lpm.Handle, addrs []uint64) error {
-	for _, i := range t.alive(nil) {
-		if t.on[i].t6.Sorted.Longest > 64 {
-			return ErrLongPrefixes
-		}
-		break
+	if alive := t.alive(nil); len(alive) > 0 && t.on[alive[0]].t6.Sorted.Longest > 64 {
+		return ErrLongPrefixes
 	}
 	return t.lookup(dst, keys{high: addrs})
 }

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -33,13 +32,18 @@ func gpuStrideLists(maker string) (lists []struct{ v4, v6 []int }) {
 	return append(lists, struct{ v4, v6 []int }{[]int{13, 11, 8}, append([]int{12, 12, 12, 12}, repeat(8, 10)...)})
 }
 
+// short tells which of gpuStrideLists -short leaves out.
+func short(maker devicetest.Maker, i int) bool {
+	return testing.Short() && i != 1 && i != 4 && (i != 0 || maker.Name == "sim")
+}
+
 // eachGPUEngine runs a test with engines of every kind of device, flavor and list. With -short it is
 // two lists, and the defaults on a GPU.
 func eachGPUEngine(t *testing.T, test func(t *testing.T, o flavors.Options, open func(testing.TB) lpm.Engine)) {
 	for _, maker := range devicetest.Makers() {
 		for _, flavor := range []flavors.Flavor{flavors.Pushed, flavors.List} {
 			for i, l := range gpuStrideLists(maker.Name) {
-				if testing.Short() && i != 1 && i != 4 && (i != 0 || maker.Name == "sim") {
+				if short(maker, i) {
 					continue
 				}
 				o := flavors.Options{Flavor: flavor, Strides4: l.v4, Strides6: l.v6}
@@ -61,15 +65,12 @@ func gpuEngine(tb testing.TB, o flavors.Options, devices ...*device.Device) lpm.
 }
 
 func TestGPUConformance(t *testing.T) {
-	eachGPUEngine(t, func(t *testing.T, o flavors.Options, open func(testing.TB) lpm.Engine) {
-		if o.Strides4 != nil && o.Strides4[0] >= 20 && strings.Contains(t.Name(), "/sim/") {
-			t.Skip("the simulator takes long to fill wide roots; TestGPUImages and TestGPUAgreesThroughChanges have this list")
-		}
+	eachGPUEngine(t, func(t *testing.T, _ flavors.Options, open func(testing.TB) lpm.Engine) {
 		lpmtest.Conformance(t, open)
 	})
 }
 
-// tables are the tables whose images are compared.
+// imageTables are the tables whose images are compared.
 func imageTables(t *testing.T, seed uint64) map[string]lpm.Routes {
 	tables := map[string]lpm.Routes{
 		"empty": {},
@@ -174,6 +175,9 @@ func TestGPUImages(t *testing.T) {
 	tables := imageTables(t, seed)
 	for _, maker := range devicetest.Makers() {
 		for i, l := range gpuStrideLists(maker.Name) {
+			if short(maker, i) {
+				continue
+			}
 			t.Run(fmt.Sprintf("%s/%d", maker.Name, i), func(t *testing.T) {
 				d := maker.Open(t, tree.Modules())
 				defer d.Close()

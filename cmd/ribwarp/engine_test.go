@@ -202,8 +202,7 @@ func handing(t *testing.T, script string) (executed *[]string) {
 		t.Skip("a build with CUDA does not hand over")
 	}
 	dir := t.TempDir()
-	hint := filepath.Join(dir, "nvidiactl")
-	if err := os.WriteFile(hint, nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "nvidia0"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if script != "" {
@@ -215,7 +214,7 @@ func handing(t *testing.T, script string) (executed *[]string) {
 	t.Cleanup(func() { thisHost = before })
 	executed = new([]string)
 	thisHost = host{
-		hints: []string{filepath.Join(dir, "dxg"), hint},
+		hints: []string{filepath.Join(dir, "dxg"), filepath.Join(dir, "nvidia[0-9]*")},
 		self:  func() (string, error) { return filepath.Join(dir, "ribwarp"), nil },
 		exec: func(path string, args, env []string) error {
 			if !slices.Contains(env, handedOver) {

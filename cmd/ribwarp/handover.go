@@ -19,13 +19,13 @@ import (
 
 // host is what handing over needs of the system.
 type host struct {
-	hints []string // files that are there where an NVIDIA driver is
+	hints []string // patterns of files that are there where a GPU is
 	self  func() (string, error)
 	exec  func(path string, args, env []string) error
 }
 
 var thisHost = host{
-	hints: []string{"/dev/nvidiactl", "/dev/dxg"}, // Linux, and Linux under Windows
+	hints: []string{"/dev/nvidia[0-9]*", "/dev/dxg"}, // Linux, and Linux under Windows
 	self:  os.Executable,
 	exec:  syscall.Exec,
 }
@@ -43,8 +43,8 @@ func handOver(args []string) error {
 	}
 	seen := false
 	for _, hint := range thisHost.hints {
-		_, err := os.Stat(hint)
-		seen = seen || err == nil
+		files, _ := filepath.Glob(hint) // only a malformed pattern is an error
+		seen = seen || len(files) > 0
 	}
 	if !seen {
 		return fmt.Errorf("%w (none of %s is there)", errNoGPU, strings.Join(thisHost.hints, ", "))

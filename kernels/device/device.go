@@ -1,11 +1,11 @@
-// Package device is one GPU: threads that hold its context, streams, memory, kernels, and errors
-// that say what can still be done.
+// Package device is one GPU: its streams, memory, kernels and jobs, and errors that say what can
+// still be done.
 //
-// Work is done in jobs (Do). A job runs as a whole on a lane: an OS thread of the device's own,
-// where a Queue takes allocations, copies and kernel launches in order. Lanes run beside
-// each other, so a table is built on one while another answers. What a GPU is asked for goes
-// through a Driver; there are two, CUDA (build tag cuda) and the simulator (package sim), which runs
-// every kernel's twin in plain Go. Everything above is the same for both.
+// Work is done in jobs (Do). A job runs as a whole on a lane, one at a time, where a Queue takes
+// allocations, copies and kernel launches in order. Lanes run beside each other, so a table is
+// built on one while another answers. What a GPU is asked for goes through a Driver; there are two,
+// CUDA (build tag cuda) and the simulator (package sim), which runs every kernel's twin in plain Go.
+// Everything above is the same for both.
 package device
 
 import (
@@ -18,7 +18,7 @@ import (
 	"unsafe"
 )
 
-// Lane names one of a device's threads.
+// Lane names one of a device's queues of jobs.
 type Lane int
 
 const (
@@ -26,8 +26,6 @@ const (
 	Serve Lane = iota
 	// Build is for long ones.
 	Build
-
-	lanes = 2
 )
 
 // Streams is the number of streams that a job has. Work on one stream is done in order, work on
@@ -39,12 +37,17 @@ type Device struct {
 	driver  Driver
 	about   Description
 	kernels map[string]loaded // by "module.kernel"
-	jobs    [lanes]chan request
-	threads sync.WaitGroup
+	lanes   [2]lane           // by Lane
 	lost    atomic.Pointer[error]
 
-	mu     sync.RWMutex // held for reading while a job is handed over
+	mu     sync.RWMutex // held for reading during a job
 	closed bool
+}
+
+// lane holds the queue of its jobs; whoever holds the mutex runs one.
+type lane struct {
+	sync.Mutex
+	queue *Queue
 }
 
 type loaded struct {
@@ -54,7 +57,7 @@ type loaded struct {
 
 // A Job is a piece of work for a device.
 type Job interface {
-	// Run gives the device its work. It is called on the device's thread.
+	// Run gives the device its work, on the thread of whoever calls DoJob.
 	Run(q *Queue) error
 }
 
@@ -62,39 +65,31 @@ type jobFunc func(q *Queue) error
 
 func (f jobFunc) Run(q *Queue) error { return f(q) }
 
-// request is a job on its way to a lane; done has room for its error.
-type request struct {
-	job  Job
-	done chan error
-}
-
-var doneChannels = sync.Pool{New: func() any { return make(chan error, 1) }}
-
 // Open starts a device with the kernels of the given modules. It takes the driver over, also if
 // it fails. Loading PTX compiles it for the GPU at hand; CUDA keeps the result on disk.
 func Open(driver Driver, modules ...*Module) (*Device, error) {
 	d := &Device{driver: driver, about: driver.Describe(), kernels: map[string]loaded{}}
-	started := make(chan error)
-	for lane := range d.jobs {
-		d.jobs[lane] = make(chan request)
-		d.threads.Add(1)
-		go d.thread(Lane(lane), modules, started)
-		// One after the other: the first loads the modules.
-		if err := <-started; err != nil {
-			d.stop(lane)
-			return nil, fmt.Errorf("device %d (%s): %w", d.about.Ordinal, d.about.Name, err)
-		}
+	if err := d.start(modules); err != nil {
+		_ = driver.Close()
+		return nil, fmt.Errorf("device %d (%s): %w", d.about.Ordinal, d.about.Name, err)
 	}
 	return d, nil
 }
 
-// stop ends the lanes below n and closes the driver.
-func (d *Device) stop(n int) {
-	for _, jobs := range d.jobs[:n] {
-		close(jobs)
+func (d *Device) start(modules []*Module) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := d.driver.Bind(); err != nil {
+		return err
 	}
-	d.threads.Wait()
-	_ = d.driver.Close() // what could still be done about it?
+	for i := range d.lanes {
+		q, err := d.newQueue()
+		if err != nil {
+			return err
+		}
+		d.lanes[i].queue = q
+	}
+	return d.load(modules)
 }
 
 // Describe says what the device is.
@@ -108,28 +103,7 @@ func (d *Device) Lost() error {
 	return nil
 }
 
-// thread runs a lane's jobs. CUDA's current context belongs to an OS thread.
-func (d *Device) thread(lane Lane, modules []*Module, started chan<- error) {
-	runtime.LockOSThread() // never unlocked: the thread ends with the lane
-	defer d.threads.Done()
-	q, err := d.newQueue()
-	if err == nil && lane == 0 {
-		err = d.load(modules)
-	}
-	started <- err
-	if err != nil {
-		return
-	}
-	for j := range d.jobs[lane] {
-		j.done <- q.run(j.job)
-	}
-	q.close()
-}
-
 func (d *Device) newQueue() (*Queue, error) {
-	if err := d.driver.Bind(); err != nil {
-		return nil, err
-	}
 	x := &shared{d: d}
 	for i := range x.streams {
 		s, err := d.driver.NewStream()
@@ -174,11 +148,17 @@ func (d *Device) DoJob(lane Lane, j Job) error {
 	if err := d.Lost(); err != nil {
 		return err
 	}
-	done := doneChannels.Get().(chan error)
-	d.jobs[lane] <- request{j, done}
-	err := <-done
-	doneChannels.Put(done)
-	return err
+	l := &d.lanes[lane]
+	l.Lock()
+	defer l.Unlock()
+	// The job stays on the caller's thread: to hand it to one of the device's own would take longer
+	// than many a job. The driver knows the device that calls are for by the OS thread.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := d.driver.Bind(); err != nil {
+		return d.check(err)
+	}
+	return l.queue.run(j)
 }
 
 // Close waits for the jobs that run and gives the device back, with all memory that is still
@@ -186,10 +166,17 @@ func (d *Device) DoJob(lane Lane, j Job) error {
 func (d *Device) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.closed {
-		d.closed = true
-		d.stop(lanes)
+	if d.closed {
+		return nil
 	}
+	d.closed = true
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	_ = d.driver.Bind()
+	for i := range d.lanes {
+		d.lanes[i].queue.close()
+	}
+	_ = d.driver.Close() // what could still be done about it?
 	return nil
 }
 
@@ -211,7 +198,7 @@ func (d *Device) Free(p Ptr) {
 	}
 }
 
-// A Queue takes a job's work in order. It belongs to the job's thread and is of no use after the
+// A Queue takes a job's work in order. It belongs to the job's goroutine and is of no use after the
 // job. The first error sticks: what follows does nothing, and Err gives it.
 type Queue struct {
 	*shared
@@ -239,10 +226,6 @@ func (q *Queue) On(stream int) *Queue { return &q.queues[stream] }
 
 // Err gives the first error that the job's queues met.
 func (q *Queue) Err() error { return q.err }
-
-// Fail makes err the error that sticks, unless there is one: for work that cannot be put on the
-// queue as it was asked for.
-func (q *Queue) Fail(err error) { q.note(err) }
 
 // Device gives the device that the job runs on.
 func (q *Queue) Device() *Device { return q.d }
@@ -277,6 +260,10 @@ func (q *Queue) close() {
 		_ = q.d.driver.DestroyStream(s)
 	}
 }
+
+// Fail makes err the error that sticks, unless there is one: for work that cannot be put on the
+// queue as it was asked for.
+func (q *Queue) Fail(err error) { q.note(err) }
 
 // note keeps the first error.
 func (q *Queue) note(err error) {

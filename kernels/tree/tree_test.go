@@ -288,6 +288,7 @@ func relations(t *testing.T, q *device.Queue, im *tree.Image, masks []mask, r *r
 	keys, lens, found, all, counts := q.Temp(16*n), q.Temp(n), q.Temp(4*n), q.Temp(4*n*room), q.Temp(4*n)
 	device.CopyIn(q, keys, each128(asked))
 	device.CopyIn(q, lens, lengths)
+	q.Fill(all, 0, n*room) // only the first of each are written, and all are read
 	im.FindMasks(q, found, keys, lens, n)
 	im.Covering(q, all, counts, keys, lens, n)
 	gotFound, gotAll, gotCounts := make([]uint32, n), make([]uint32, n*room), make([]uint32, n)

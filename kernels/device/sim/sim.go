@@ -12,7 +12,7 @@ import (
 	"github.com/ribwarp/ribwarp/kernels/device"
 )
 
-// Faults makes calls fail. Its functions are called on the device's threads; nil ones never fail.
+// Faults makes calls fail. Its functions are called while a job runs; nil ones never fail.
 // A code is one of CUDA's error codes, 0 for none.
 type Faults struct {
 	Alloc  func(bytes int) (code int)     // of device memory
