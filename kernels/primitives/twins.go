@@ -1,135 +1,186 @@
 package primitives
 
-import "github.com/ribwarp/ribwarp/kernels/device"
+import (
+	"cmp"
+	"slices"
 
-// The kernels of primitives.cu in plain Go, over the same buffers.
+	"github.com/ribwarp/ribwarp/kernels/device"
+)
+
+// The kernels of primitives.cu in plain Go, over the same buffers, in the order of that file.
 
 var twins = map[string]device.Twin{
-	"scan": scanTwin, "compact": compactTwin, "reduce_by_key": reduceByKeyTwin,
-	"radix_histogram": histogramTwin, "radix_plan": planTwin, "radix_pass": passTwin, "radix_settle": settleTwin,
+	"scan": scanTwin, "reduce_by_key": reduceByKey, "compact": compact,
+	"sort_plan":   sortPlan,
+	"sort_pass_1": sortPass(1), "sort_pass_2": sortPass(2), "sort_pass_3": sortPass(3),
+	"sort_small_1": sortSmall(1), "sort_small_2": sortSmall(2), "sort_small_3": sortSmall(3),
 }
 
+func word(m device.Memory, p uint64) *uint32 { return &device.View[uint32](m, p, 1)[0] }
+
 func scanTwin(m device.Memory, a []uint64) {
-	n := int(a[2])
+	n, inclusive := int(a[2]), a[3] != 0
 	out, in := device.View[uint32](m, a[0], n), device.View[uint32](m, a[1], n)
 	sum := uint32(0)
 	for i, x := range in {
-		if a[3] != 0 {
-			out[i] = sum + x
-		} else {
+		out[i] = sum
+		sum += x
+		if inclusive {
 			out[i] = sum
 		}
-		sum += x
+	}
+	if a[4] != 0 {
+		*word(m, a[4]) = sum
 	}
 }
 
-func compactTwin(m device.Memory, a []uint64) {
-	n := int(a[3])
-	places := device.View[uint32](m, a[0], n)
-	count := uint32(0)
-	for i, f := range device.View[uint32](m, a[2], n) {
-		if f != 0 {
-			places[count] = uint32(i)
-			count++
-		}
-	}
-	device.View[uint32](m, a[1], 1)[0] = count
-}
-
-func reduceByKeyTwin(m device.Memory, a []uint64) {
+func reduceByKey(m device.Memory, a []uint64) {
 	n := int(a[5])
-	keysOut, sums, keys := device.View[uint32](m, a[0], n), device.View[uint32](m, a[1], n), device.View[uint32](m, a[3], n)
-	var values []uint32
+	var keysOut, sums, values []uint32
+	keys := device.View[uint32](m, a[3], n)
 	if a[4] != 0 {
 		values = device.View[uint32](m, a[4], n)
 	}
-	runs := uint32(0)
 	for i, k := range keys {
 		if i == 0 || k != keys[i-1] {
-			keysOut[runs] = k
-			runs++
+			keysOut, sums = append(keysOut, k), append(sums, 0)
 		}
+		v := uint32(1)
 		if values != nil {
-			sums[runs-1] += values[i]
+			v = values[i]
+		}
+		sums[len(sums)-1] += v
+	}
+	copy(device.View[uint32](m, a[0], len(sums)), keysOut)
+	copy(device.View[uint32](m, a[1], len(sums)), sums)
+	*word(m, a[2]) = uint32(len(sums))
+}
+
+func compact(m device.Memory, a []uint64) {
+	var indices []uint32
+	for i, f := range device.View[uint32](m, a[2], int(a[3])) {
+		if f != 0 {
+			indices = append(indices, uint32(i))
+		}
+	}
+	copy(device.View[uint32](m, a[0], len(indices)), indices)
+	*word(m, a[1]) = uint32(len(indices))
+}
+
+// What a pass has to do.
+const (
+	planCopy = 1 << iota
+	planSort
+	planBack   // from the scratch records to the given ones
+	planSecond // with the second half of the statuses, which twins do without
+)
+
+func unpack(p []uint64, n int) []digit {
+	digits := make([]digit, n)
+	for i := range digits {
+		digits[i] = digit(p[i/4] >> (i % 4 * 16))
+	}
+	return digits
+}
+
+// columns gives the words of n records.
+func columns(m device.Memory, p []uint64, n int) [][]uint64 {
+	words := make([][]uint64, len(p))
+	for w := range p {
+		if p[w] != 0 {
+			words[w] = device.View[uint64](m, p[w], n)
+		}
+	}
+	return words
+}
+
+func sortPlan(m device.Memory, a []uint64) {
+	n := int(a[3])
+	words, digits := columns(m, a[0:3], n), unpack(a[5:11], int(a[4]))
+	passes := len(digits) + len(digits)%2
+	starts, plan := device.View[[bins]uint32](m, a[11], len(digits)), device.View[uint32](m, a[12], passes)
+	sorts := 0
+	for p, d := range digits {
+		var counts [bins]uint32
+		for _, x := range words[d.word()] {
+			counts[d.of(x)]++
+		}
+		sum := uint32(0)
+		for i, c := range counts {
+			starts[p][i] = sum
+			sum += c
+		}
+		plan[p] = planSort
+		if slices.Contains(counts[:], uint32(n)) {
+			plan[p] = 0
 		} else {
-			sums[runs-1]++
+			sorts++
 		}
 	}
-	device.View[uint32](m, a[2], 1)[0] = runs
-}
-
-// columnsOf gives the words of records; those that they do not have are nil.
-func columnsOf(m device.Memory, a []uint64, n int) (w [3][]uint64) {
-	for i, p := range a {
-		if p != 0 {
-			w[i] = device.View[uint64](m, p, n)
+	copied := sorts%2 == 0
+	var side, half uint32
+	for p := range plan {
+		switch {
+		case plan[p] == planSort:
+			plan[p] |= side | half
+			half ^= planSecond
+		case !copied:
+			plan[p] = planCopy | side
+			copied = true
+		default:
+			continue
 		}
+		side ^= planBack
 	}
-	return w
 }
 
-func histogramTwin(m device.Memory, a []uint64) {
-	n := int(a[4])
-	w := columnsOf(m, a[1:4], n)
-	counts := device.View[uint32](m, a[0], bins*int(a[8]))
-	for _, s := range a[5:8] {
-		word, low, high, digit := s&255, s>>8&255, s>>16&255, s>>24&255
-		for ; low < high; low, digit = low+8, digit+1 {
-			for _, x := range w[word][:n] {
-				counts[digit*bins+x>>low&(1<<min(8, high-low)-1)]++
+func sortPass(words int) device.Twin {
+	return func(m device.Memory, a []uint64) {
+		n, d, what := int(a[6]), digit(a[7]), *word(m, a[9])
+		from, to := columns(m, a[0:words], n), columns(m, a[3:3+words], n)
+		if what&planBack != 0 {
+			from, to = to, from
+		}
+		switch {
+		case what&planCopy != 0:
+			for w := range words {
+				copy(to[w], from[w])
+			}
+		case what&planSort != 0:
+			next := device.View[[bins]uint32](m, a[8], 1)[0]
+			for i, x := range from[d.word()] {
+				at := &next[d.of(x)]
+				for w := range words {
+					to[w][*at] = from[w][i]
+				}
+				*at++
 			}
 		}
 	}
 }
 
-func planTwin(m device.Memory, a []uint64) {
-	n, digits := uint32(a[2]), int(a[3])
-	counts, plan := device.View[uint32](m, a[0], bins*digits), device.View[uint32](m, a[1], digits+1)
-	from := uint32(0)
-	for d := range digits {
-		sum, still := uint32(0), false
-		for i, c := range counts[d*bins : (d+1)*bins] {
-			counts[d*bins+i] = sum
-			sum += c
-			still = still || c == n
+func sortSmall(words int) device.Twin {
+	return func(m device.Memory, a []uint64) {
+		n := int(a[3])
+		columns, digits := columns(m, a[:words], n), unpack(a[5:11], int(a[4]))
+		records := make([][3]uint64, n)
+		for i := range records {
+			for w := range words {
+				records[i][w] = columns[w][i]
+			}
 		}
-		plan[d] = from
-		if still {
-			plan[d] |= 2
-		} else {
-			from ^= 1
+		slices.SortStableFunc(records, func(x, y [3]uint64) int {
+			for _, d := range slices.Backward(digits) {
+				if c := cmp.Compare(d.of(x[d.word()]), d.of(y[d.word()])); c != 0 {
+					return c
+				}
+			}
+			return 0
+		})
+		for i, r := range records {
+			for w := range words {
+				columns[w][i] = r[w]
+			}
 		}
-	}
-	plan[digits] = from
-}
-
-func passTwin(m device.Memory, a []uint64) {
-	n, words := int(a[6]), int(a[7])
-	word, shift, width := a[8]&255, a[8]>>8&255, a[8]>>16&255
-	from, to := columnsOf(m, a[0:3], n), columnsOf(m, a[3:6], n)
-	switch plan := device.View[uint32](m, a[10], 1)[0]; {
-	case plan&2 != 0:
-		return
-	case plan&1 != 0:
-		from, to = to, from
-	}
-	next := append([]uint32(nil), device.View[uint32](m, a[9], bins)...)
-	for i, x := range from[word] {
-		d := x >> shift & (1<<width - 1)
-		for w := range words {
-			to[w][next[d]] = from[w][i]
-		}
-		next[d]++
-	}
-}
-
-func settleTwin(m device.Memory, a []uint64) {
-	n, words := int(a[6]), int(a[7])
-	if device.View[uint32](m, a[8], 1)[0]&1 == 0 {
-		return
-	}
-	to, from := columnsOf(m, a[0:3], n), columnsOf(m, a[3:6], n)
-	for w := range words {
-		copy(to[w], from[w])
 	}
 }

@@ -120,7 +120,8 @@ type Image struct {
 	// Of trees of masks: the container of node g, counted through all levels, is Entries[Starts[g]:Starts[g+1]], each
 	// 8 bytes: position and payload.
 	Starts, Entries device.Ptr
-	// Sorted are the tree's values in order, without repetitions.
+	// Sorted are the tree's values in order, without repetitions. A tree of keys keeps only their
+	// number.
 	Sorted Columns
 
 	levels  device.Ptr // table of levels
@@ -261,6 +262,11 @@ func (b *build) run(in Columns) error {
 		}
 	}
 	b.index()
+	if im.Kind == Keys { // nothing asks for them in order, and they are a tenth of the tree
+		n := im.Sorted.N
+		im.Sorted.Free(q)
+		im.Sorted.N = n
+	}
 	q.Free(b.nodes)
 	q.Free(b.sorted)
 	return nil
