@@ -27,6 +27,7 @@ type statusAnswer struct {
 	Generation uint64          `json:"generation"`
 	Engine     string          `json:"engine"`
 	Ready      bool            `json:"ready"`
+	Degraded   string          `json:"degraded,omitempty"`
 	WaitingFor []string        `json:"waiting_for"`
 	Created    *time.Time      `json:"created"`
 	AgeSeconds *float64        `json:"age_seconds"`
@@ -41,9 +42,20 @@ type statusAnswer struct {
 }
 
 type tableAnswer struct {
-	Flavor   string           `json:"flavor"`
-	Bytes    uint64           `json:"bytes"`
-	Families []lpm.FamilyInfo `json:"families"`
+	Engine      string           `json:"engine"`
+	Flavor      string           `json:"flavor"`
+	Bytes       uint64           `json:"bytes"`
+	Families    []lpm.FamilyInfo `json:"families"`
+	Accelerator *tableAnswer     `json:"accelerator,omitempty"` // its form for large batches, on a GPU
+}
+
+// tableOf gives the description of a table, and of its accelerated form.
+func tableOf(info lpm.Info) *tableAnswer {
+	t := &tableAnswer{Engine: info.Engine, Flavor: info.Flavor, Bytes: info.Bytes(), Families: info.Families}
+	if info.Accelerator != nil {
+		t.Accelerator = tableOf(*info.Accelerator)
+	}
+	return t
 }
 
 // publisherStats is rib.PublisherStats with durations in seconds.
@@ -67,13 +79,14 @@ func (a *API) status(c *gin.Context) {
 		Uptime:    time.Since(a.started).Seconds(),
 	}
 	s.Ready, s.WaitingFor = a.ready()
+	s.Degraded = a.degraded()
 	if g := a.deps.Generations.Acquire(); g != nil {
 		defer g.Release()
 		age := time.Since(g.Created).Seconds()
 		info := a.tables.of(g)
 		s.Generation, s.Created, s.AgeSeconds, s.Source = g.Number, &g.Created, &age, &g.Source
 		s.Routes = families{g.V4, g.V6}
-		s.Table = &tableAnswer{info.Flavor, info.Bytes(), info.Families}
+		s.Table = tableOf(info)
 	}
 	if a.deps.PublisherStats != nil {
 		p := a.deps.PublisherStats()
@@ -159,11 +172,15 @@ func (a *API) readyz(c *gin.Context) {
 		return
 	}
 	n := a.newest()
-	answer := readyAnswer{Ready: true, Generation: n}
-	if a.deps.Degraded != nil {
-		answer.Degraded = a.deps.Degraded()
+	a.encode(c, n, readyAnswer{Ready: true, Generation: n, Degraded: a.degraded()})
+}
+
+// degraded says why answers are slower than they should be.
+func (a *API) degraded() string {
+	if a.deps.Degraded == nil {
+		return ""
 	}
-	a.encode(c, n, answer)
+	return a.deps.Degraded()
 }
 
 // healthz answers GET /healthz: 200 as long as the process answers at all.

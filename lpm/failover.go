@@ -404,7 +404,6 @@ func (t *failoverTable) Covered(dst []Handle, p netip.Prefix, limit int) []Handl
 // Info is the base table's, with the accelerated one's beside it.
 func (t *failoverTable) Info() Info {
 	in := t.base.Info()
-	in.Engine = t.engine.Name()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.accelerated != nil && !t.closed {
