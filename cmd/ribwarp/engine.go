@@ -125,7 +125,7 @@ func (o *engineOptions) new(ctx context.Context, a *app) (lpm.Engine, error) {
 	if o.engine == engineCPU {
 		return base, nil
 	}
-	gpu, used, err := o.openGPUs(a, options, indexes)
+	gpu, used, err := o.openGPUs(ctx, a, options, indexes)
 	switch {
 	case err == nil:
 	case o.engine == engineCUDA:
@@ -143,8 +143,13 @@ func (o *engineOptions) new(ctx context.Context, a *app) (lpm.Engine, error) {
 			a.log.Warn("no GPU is used", "err", err)
 			return base, nil
 		}
+		if failover.Crossover4 == lpm.Never && failover.Crossover6 == lpm.Never {
+			_ = gpu.Close()
+			a.log.Info("no GPU is used: the processor is faster here", "devices", strings.Join(used, ", "))
+			return base, nil
+		}
 	}
-	a.log.Info("batches go to GPUs", "devices", strings.Join(used, ", "),
+	a.log.Info("batches go to GPUs", "engine", gpu.Name(), "devices", strings.Join(used, ", "),
 		"ipv4_from", crossoverText(failover.Crossover4), "ipv6_from", crossoverText(failover.Crossover6))
 	return lpm.NewFailover(base, gpu, failover), nil
 }
@@ -153,9 +158,9 @@ func (o *engineOptions) new(ctx context.Context, a *app) (lpm.Engine, error) {
 var errNoGPU = errors.New("no GPU is here")
 
 // openGPUs makes the engine on the GPUs with the given numbers, all if nil, and names them.
-func (o *engineOptions) openGPUs(a *app, options flavors.Options, indexes []int) (_ lpm.Engine, used []string, err error) {
+func (o *engineOptions) openGPUs(ctx context.Context, a *app, options flavors.Options, indexes []int) (_ lpm.Engine, used []string, err error) {
 	if cuda == nil {
-		return nil, nil, handOver(a.args)
+		return nil, nil, handOver(ctx, a.args)
 	}
 	all, err := cuda.list()
 	if err != nil {
@@ -223,9 +228,9 @@ func (a *app) devicesCommand() *cobra.Command {
 		Short:   "List the GPUs that tables can be searched on",
 		Example: "  ribwarp devices --json",
 		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cuda == nil {
-				return handOver(a.args)
+				return handOver(cmd.Context(), a.args)
 			}
 			all, err := cuda.list()
 			if err != nil {

@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -27,8 +29,14 @@ import (
 func withGPUs(t *testing.T, n int, faults *sim.Faults) (opened *[][]int) {
 	t.Helper()
 	opened = new([][]int)
+	closed := 0
 	before := cuda
-	t.Cleanup(func() { cuda = before })
+	t.Cleanup(func() {
+		cuda = before
+		if closed != len(*opened) {
+			t.Errorf("%d engines on GPUs opened, %d closed", len(*opened), closed)
+		}
+	})
 	cuda = &gpuSupport{
 		list: func() (all []gpuInfo, err error) {
 			for i := range n {
@@ -37,7 +45,6 @@ func withGPUs(t *testing.T, n int, faults *sim.Faults) (opened *[][]int) {
 			return all, nil
 		},
 		open: func(o flavors.Options, indexes []int) (lpm.Engine, error) {
-			*opened = append(*opened, indexes)
 			o.Strides6 = []int{16, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8}
 			var ds []*device.Device
 			for _, i := range indexes {
@@ -47,10 +54,23 @@ func withGPUs(t *testing.T, n int, faults *sim.Faults) (opened *[][]int) {
 				}
 				ds = append(ds, d)
 			}
-			return flavors.NewGPU(o, ds...)
+			e, err := flavors.NewGPU(o, ds...)
+			*opened = append(*opened, indexes)
+			return closing{e, &closed}, err
 		},
 	}
 	return opened
+}
+
+// closing counts the calls of Close.
+type closing struct {
+	lpm.Engine
+	closed *int
+}
+
+func (c closing) Close() error {
+	*c.closed++
+	return c.Engine.Close()
 }
 
 func TestEngineCUDALooksUpOnTheGPU(t *testing.T) {
@@ -72,36 +92,50 @@ func TestEngineCUDALooksUpOnTheGPU(t *testing.T) {
 }
 
 func TestEngineAutoMeasuresTheCrossover(t *testing.T) {
-	withGPUs(t, 1, nil)
-	a := &app{log: slog.New(slog.DiscardHandler)}
-	o := engineOptions{engine: engineAuto, devices: "0", flavor: "pushed"}
-	e, err := o.new(context.Background(), a)
-	if err != nil {
-		t.Fatal(err)
+	auto := func(t *testing.T) (lpm.Engine, string) {
+		t.Helper()
+		var log strings.Builder
+		o := engineOptions{engine: engineAuto, devices: "0", flavor: "pushed"}
+		e, err := o.new(context.Background(), &app{log: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = e.Close() })
+		return e, log.String()
 	}
-	defer e.Close()
-	f, ok := e.(*lpm.Failover)
-	if !ok || e.Name() != "cuda" {
-		t.Fatalf("engine %T, name %s", e, e.Name())
-	}
-	// A simulator is slower than the processor at any size: it is never worth it.
-	tab, err := e.Build(context.Background(), lpm.Routes{V4: []lpm.Route4{{Addr: 10 << 24, Bits: 8, Handle: 7}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tab.Close()
-	dst := make([]lpm.Handle, 100_000)
-	addrs := make([]uint32, len(dst))
-	for i := range addrs {
-		addrs[i] = 10 << 24
-	}
-	if err := tab.Lookup4(dst, addrs); err != nil || dst[99_999] != 7 {
-		t.Fatalf("route %d, error %v", dst[99_999], err)
-	}
-	if s := f.Status(); s.BaseBatches != 1 || s.AcceleratedBatches != 0 {
-		t.Errorf("status %+v", s)
-	}
+	t.Run("never worth it", func(t *testing.T) {
+		withGPUs(t, 1, nil) // a simulator is slower than the processor at any size
+		if e, log := auto(t); e.Name() != "cpu" || !strings.Contains(log, "the processor is faster") {
+			t.Errorf("engine %s, log %q", e.Name(), log)
+		}
+	})
+	t.Run("worth it", func(t *testing.T) {
+		withGPUs(t, 1, nil)
+		cuda.open = func(o flavors.Options, _ []int) (lpm.Engine, error) {
+			e, err := flavors.NewCPU(o)
+			return instant{e}, err
+		}
+		e, log := auto(t)
+		if _, ok := e.(*lpm.Failover); !ok || e.Name() != "instant" || !strings.Contains(log, "addresses") {
+			t.Errorf("engine %T %s, log %q", e, e.Name(), log)
+		}
+	})
 }
+
+// instant is an engine that answers nothing, in no time.
+type instant struct{ lpm.Engine }
+
+func (e instant) Name() string { return "instant" }
+
+func (e instant) Build(ctx context.Context, rs lpm.Routes) (lpm.Table, error) {
+	t, err := e.Engine.Build(ctx, rs)
+	return instantTable{t}, err
+}
+
+type instantTable struct{ lpm.Table }
+
+func (instantTable) Lookup4([]lpm.Handle, []uint32) error    { return nil }
+func (instantTable) Lookup6([]lpm.Handle, []lpm.Addr6) error { return nil }
 
 func TestEngineAutoGoesOnWithoutAGPU(t *testing.T) {
 	list := file(t, "list.txt", testList)
@@ -151,6 +185,50 @@ func TestDevices(t *testing.T) {
 	withGPUs(t, 0, nil)
 	if code, _, stderr := call(t, "", "devices"); code != exitFailed || !strings.Contains(stderr, "no GPU") {
 		t.Errorf("exit code %d, %q", code, stderr)
+	}
+}
+
+// withGPUs sees whether the engines were closed.
+func TestEnginesAreClosedWhereACommandFails(t *testing.T) {
+	opened := withGPUs(t, 1, nil)
+	for _, args := range []string{
+		"bench --rib /nonexistent",
+		"serve --rib /nonexistent --listen 127.0.0.1:0",
+		"serve --listen nowhere",
+		"serve --peer 127.0.0.1,asn=64501,passive --asn 64500 --router-id 192.0.2.1 --listen 127.0.0.1:0 --bgp-listen 192.0.2.1:179",
+	} {
+		if code, _, stderr := call(t, "", append(strings.Fields(args), "--engine", "cuda")...); code == exitOK {
+			t.Errorf("%s: exit code 0, %s", args, stderr)
+		}
+	}
+	if len(*opened) != 4 {
+		t.Errorf("%d engines opened", len(*opened))
+	}
+}
+
+func TestBenchNamesTheEngineThatAnswered(t *testing.T) {
+	withGPUs(t, 1, nil)
+	gpu, err := cuda.open(flavors.Options{}, []int{0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := flavors.NewCPU(flavors.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := lpm.NewFailover(base, gpu, lpm.FailoverOptions{Crossover4: 100, Crossover6: 100})
+	defer e.Close()
+	for batch, want := range map[int]string{99: "cpu", 100: "cuda"} {
+		var out strings.Builder
+		f := benchFamily[uint32]{name: "ipv4", routes: lpm.Routes{V4: []lpm.Route4{{Addr: 10 << 24, Bits: 8, Handle: 1}}},
+			addrs: make([]uint32, 1010), netip: lpm.Netip4, lookup: lpm.Table.Lookup4}
+		if err := f.run(context.Background(), &app{stdout: &out}, &benchOptions{threads: 1, batch: batch, rounds: 1, asJSON: true}, e); err != nil {
+			t.Fatal(err)
+		}
+		var r benchResult
+		if err := json.Unmarshal([]byte(out.String()), &r); err != nil || r.Engine != want || len(r.Strides) == 0 {
+			t.Errorf("batches of %d: error %v, %s", batch, err, out.String())
+		}
 	}
 }
 
@@ -239,6 +317,25 @@ func TestHandOver(t *testing.T) {
 			t.Errorf("executed %q; %s", *executed, stderr)
 		}
 	})
+	t.Run("takes the process over", func(t *testing.T) {
+		if runtime.GOOS != "linux" {
+			t.Skip("processes are taken over on Linux")
+		}
+		dir := t.TempDir()
+		script := "#!/bin/sh\n" + `[ $# = 2 ] && { echo '[{"index":0}]'; exit; }` + "\necho \"$$ $RIBWARP_HANDED_OVER $*\"; exit 7\n"
+		for name, text := range map[string]string{"ribwarp-cuda": script, "nvidia0": ""} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := exec.Command(os.Args[0], "-test.run=^TestHandOverInAProcess$")
+		cmd.Env = append(os.Environ(), "TEST_HAND_OVER="+dir)
+		out, err := cmd.Output()
+		want := fmt.Sprintf("%d 1 devices --json -x\n", cmd.Process.Pid)
+		if code := cmd.ProcessState.ExitCode(); code != 7 || string(out) != want {
+			t.Errorf("exit code %d (%v), output %q, want 7 and %q", code, err, out, want)
+		}
+	})
 	t.Run("not for the processor", func(t *testing.T) {
 		executed := handing(t, twoGPUs)
 		for _, args := range [][]string{{"lookup", "--rib", list, "10.1.2.3"}, {"batch", "--engine", "cpu", "--rib", list, "--in", list}, {"version"}} {
@@ -279,6 +376,28 @@ func TestHandOver(t *testing.T) {
 			t.Errorf("cuda: exit code %d, %q", code, stderr)
 		}
 	})
+	t.Run("cannot be started", func(t *testing.T) {
+		handing(t, "exit 0\n")
+		self, _ := thisHost.self()
+		if err := os.Chmod(self+"-cuda", 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, _, stderr := call(t, "", "devices"); code != exitFailed || !strings.Contains(stderr, "permission denied\n") {
+			t.Errorf("exit code %d, %q", code, stderr)
+		}
+	})
+	t.Run("interrupted", func(t *testing.T) {
+		started := filepath.Join(t.TempDir(), "started")
+		executed := handing(t, ": >"+started+"\n"+twoGPUs)
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := handOver(ctx, nil); !errors.Is(err, context.Canceled) || len(*executed) > 0 {
+			t.Errorf("error %v, executed %q", err, *executed)
+		}
+		if _, err := os.Stat(started); err == nil {
+			t.Error("ribwarp-cuda was asked")
+		}
+	})
 	t.Run("to itself", func(t *testing.T) {
 		handing(t, twoGPUs)
 		t.Setenv("RIBWARP_HANDED_OVER", "1")
@@ -286,4 +405,15 @@ func TestHandOver(t *testing.T) {
 			t.Errorf("exit code %d, %q", code, stderr)
 		}
 	})
+}
+
+// TestHandOverInAProcess is the process that TestHandOver has taken over.
+func TestHandOverInAProcess(t *testing.T) {
+	dir := os.Getenv("TEST_HAND_OVER")
+	if dir == "" {
+		return // not that process
+	}
+	thisHost.hints = []string{filepath.Join(dir, "nvidia[0-9]*")}
+	thisHost.self = func() (string, error) { return filepath.Join(dir, "ribwarp"), nil }
+	t.Fatal(handOver(context.Background(), []string{"devices", "--json", "-x"}))
 }

@@ -37,7 +37,7 @@ const (
 
 // handOver starts ribwarp-cuda with the same arguments in place of this program, and does not return
 // where it succeeds. errNoGPU says that no GPU seems to be here.
-func handOver(args []string) error {
+func handOver(ctx context.Context, args []string) error {
 	if runtime.GOOS != "linux" {
 		return fmt.Errorf("%w: CUDA is supported on Linux", errNoGPU)
 	}
@@ -62,9 +62,9 @@ func handOver(args []string) error {
 	}
 	// A driver that does not work, or fits neither the GPU nor the program, must not end the service: ask
 	// in a process of its own.
-	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
+	limited, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	probe := exec.CommandContext(ctx, other, "devices", "--json")
+	probe := exec.CommandContext(limited, other, "devices", "--json")
 	probe.Env = append(os.Environ(), handedOver)
 	probe.WaitDelay = time.Second
 	var stderr strings.Builder
@@ -73,7 +73,11 @@ func handOver(args []string) error {
 	var devices []gpuInfo
 	switch {
 	case ctx.Err() != nil:
+		return fmt.Errorf("%s devices: %w", other, ctx.Err())
+	case limited.Err() != nil:
 		return fmt.Errorf("%s devices did not answer within %v", other, probeTime)
+	case err != nil && stderr.Len() == 0: // it did not even start
+		return fmt.Errorf("%s devices: %w", other, err)
 	case err != nil:
 		first, _, _ := strings.Cut(strings.TrimSpace(stderr.String()), "\n")
 		return fmt.Errorf("%s devices: %w: %s", other, err, first)

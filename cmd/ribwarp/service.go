@@ -44,10 +44,6 @@ type service struct {
 // startService checks the options, opens the route files and listens. The caller must wait for
 // the service if there is no error. The service ends with ctx.
 func (a *app) startService(ctx context.Context, o *serveOptions) (_ *service, err error) {
-	engine, err := o.new(ctx, a)
-	if err != nil {
-		return nil, err
-	}
 	sessions, peers, err := o.bgpConfig()
 	if err != nil {
 		return nil, err
@@ -55,6 +51,15 @@ func (a *app) startService(ctx context.Context, o *serveOptions) (_ *service, er
 	if o.readyTimeout < 0 {
 		return nil, usagef("--ready-timeout %v: it is positive, or 0 to wait for ever", o.readyTimeout)
 	}
+	engine, err := o.new(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = engine.Close()
+		}
+	}()
 	s := &service{app: a, engine: engine, failed: make(chan error, 3)} // http, publish, load
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.rib = rib.New(rib.Options{LocalAS: o.asn, Log: a.log})

@@ -46,7 +46,7 @@ func (t *table) Close() {
 }
 
 // openTable loads the route files and builds the table.
-func (a *app) openTable(ctx context.Context, o *tableOptions) (*table, error) {
+func (a *app) openTable(ctx context.Context, o *tableOptions) (_ *table, err error) {
 	if len(o.ribs) == 0 {
 		return nil, usagef("no routes: name at least one file with --rib")
 	}
@@ -54,6 +54,11 @@ func (a *app) openTable(ctx context.Context, o *tableOptions) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			_ = engine.Close()
+		}
+	}()
 	t := &table{rib: rib.New(rib.Options{Log: a.log}), engine: engine}
 	for _, path := range o.ribs {
 		report, err := a.loadRIB(ctx, t.rib, path, o.strict)
