@@ -18,7 +18,7 @@ type GPUKeyTree struct {
 
 // NewGPUKeyTree builds a tree of keys in any order on a device that was opened with tree.Modules. Of equal
 // keys the first counts. Keys must fit the strides' width, with the bits behind it zero; there can be up to
-// 2^30. Errors wrap lpm.ErrMemory, lpm.ErrLost or ErrStrides.
+// primitives.MaxElements (2^30 - 1). Errors wrap lpm.ErrMemory, lpm.ErrLost or ErrStrides.
 func NewGPUKeyTree(d *device.Device, st *Strides, keys []Key) (*GPUKeyTree, error) {
 	t := &GPUKeyTree{dev: d}
 	err := d.Do(device.Build, func(q *device.Queue) (err error) {

@@ -350,7 +350,7 @@ func manyProbes(rs lpm.Routes, r *rand.Rand, n int) (v4 []uint32, v6 []lpm.Addr6
 	for len(v4) < n {
 		v4 = append(append(v4, p4...), r.Uint32())
 	}
-	for len(v6) < n {
+	for len(v6) < n && len(rs.V6) > 0 {
 		v6 = append(append(v6, p6...), lpm.Addr6{Hi: r.Uint64(), Lo: r.Uint64()}, lpm.Addr6{Hi: 0x2001<<48 | r.Uint64()>>16})
 	}
 	return v4, v6
@@ -420,6 +420,36 @@ func simEngine(t testing.TB, faults ...*sim.Faults) (lpm.Engine, []*sim.Driver) 
 	e := gpuEngine(t, flavors.Options{Strides4: []int{13, 11, 8}, Strides6: append([]int{12, 12, 12, 12}, repeat(8, 10)...)}, devices...)
 	t.Cleanup(func() { _ = e.Close() })
 	return e, drivers
+}
+
+// TestGPUSmallSharedMemory: on smaller GPUs the index of a wide root goes into pages, or is left out.
+func TestGPUSmallSharedMemory(t *testing.T) {
+	r := rand.New(rand.NewPCG(15, 15))
+	var crowded lpm.Routes // in every page
+	for i := range 1 << 13 {
+		crowded.V4 = append(crowded.V4, lpm.Route4{Addr: uint32(i) << 19, Bits: 22, Handle: lpm.Handle(i + 1)})
+	}
+	few := lpmtest.RandomRoutes(r, 300, 1)
+	for _, kib := range []int{16, 48, 64, 99, 163} {
+		for name, rs := range map[string]lpm.Routes{"crowded": crowded, "few": few} {
+			for _, root := range []int{16, 17, 18, 19, 20} {
+				t.Run(fmt.Sprintf("%d KiB/%s/%d", kib, name, root), func(t *testing.T) {
+					driver := sim.New(0, nil)
+					driver.LimitShared(kib << 10)
+					d, err := device.Open(driver, tree.Modules()...)
+					if err != nil {
+						t.Fatal(err)
+					}
+					o := flavors.Options{Strides4: []int{root, 24 - root, 8}, Strides6: append([]int{16}, repeat(8, 14)...)}
+					gpu, cpu := bothEngines(t, o, func(tb testing.TB) lpm.Engine { return gpuEngine(tb, o, d) })
+					g, c := lpmtest.Build(t, gpu, rs), lpmtest.Build(t, cpu, rs)
+					defer g.Close()
+					v4, v6 := manyProbes(rs, r, 33_000)
+					agree(t, g, c, v4, v6)
+				})
+			}
+		}
+	}
 }
 
 // TestGPUOutOfMemory: whichever allocation of a build fails, the error says so, nothing is left

@@ -1,6 +1,7 @@
 package lpm
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -11,9 +12,9 @@ import (
 const Never = math.MaxInt
 
 // Crossover measures from which batch size on the accelerated table answers sooner than the base: a power of
-// two up to the number of addresses, or Never. It looks the addresses up, again and again, for about
-// `most` at most, the largest batches first; when time is up the smallest size at which the
-// accelerated table was seen faster counts.
+// two up to the number of addresses, or Never. It looks the addresses up, again and again, the
+// largest batches first; when after one of the sizes more than `most` has passed, the smallest size
+// at which the accelerated table was seen faster counts.
 func Crossover[A uint32 | Addr6](base, accelerated Table, addrs []A, most time.Duration) (int, error) {
 	return crossover(base, accelerated, addrs, most, time.Now)
 }
@@ -33,6 +34,9 @@ func crossover[A uint32 | Addr6](base, accelerated Table, addrs []A, most time.D
 		}
 		slices.Sort(times[:])
 		return times[runs/2], nil
+	}
+	if len(addrs) == 0 {
+		return Never, errors.New("measure batches: no addresses to look up")
 	}
 	best := Never
 	n := 1

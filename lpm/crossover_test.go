@@ -34,6 +34,7 @@ func TestCrossover(t *testing.T) {
 		{"30 us a batch against 4 ns an address", 4, 0, 30 * time.Microsecond, time.Minute, 8192},
 		{"faster from the first", 4, 1, 0, time.Minute, 1},
 		{"never", 4, 4, 100, time.Minute, lpm.Never},
+		{"a tie is not faster", 4, 4, 0, time.Minute, lpm.Never},
 		{"never in batches that are worth it", 4, 3, 10 * time.Millisecond, time.Minute, lpm.Never},
 		{"no time to look further down", 400, 0, 30 * time.Microsecond, 1, 1 << 20},
 	} {
@@ -45,6 +46,12 @@ func TestCrossover(t *testing.T) {
 				t.Errorf("crossover %d, want %d (error %v)", got, x.want, err)
 			}
 		})
+	}
+}
+
+func TestCrossoverOfNoAddresses(t *testing.T) {
+	if n, err := lpm.CrossoverAt(&timed{}, &timed{}, nil, time.Second, time.Now); err == nil || n != lpm.Never {
+		t.Errorf("crossover %d, error %v", n, err)
 	}
 }
 

@@ -105,8 +105,10 @@ func (f *Failover) Status() FailoverStatus {
 type health struct {
 	failures atomic.Uint64
 	again    atomic.Int64 // unix nanoseconds before which it is not asked; 0 when all is well
-	pause    atomic.Int64 // what again was put off by last
 	reason   atomic.Pointer[string]
+
+	mu    sync.Mutex // held to change again and reason
+	pause int64      // what again was put off by last
 }
 
 // usable tells whether the accelerated engine is to be asked.
@@ -118,26 +120,37 @@ func (f *Failover) usable(h *health) bool {
 	return again == 0 || f.now().UnixNano() >= again
 }
 
-// went takes note of how something that was asked of the accelerated engine went.
+// went takes note of how something that was asked of the accelerated engine went. What was asked
+// before a failure and ends after it changes nothing: several batches that fail together are one
+// failure, and one that still succeeds says nothing about the next.
 func (f *Failover) went(h *health, what string, err error) {
+	if err == nil && h.again.Load() == 0 {
+		return
+	}
+	if err != nil {
+		h.failures.Add(1)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	lost := errors.Is(err, ErrLost)
+	now, again := f.now().UnixNano(), h.again.Load()
+	if now < again && !lost || f.lost.Load() {
+		return
+	}
 	if err == nil {
-		if h.again.Load() != 0 && !f.lost.Load() {
-			h.again.Store(0)
-			h.pause.Store(0)
-			if h.reason.Swap(nil) != nil {
-				f.o.Log.Info("accelerated engine works again", "engine", f.Name(), "what", what)
-			}
+		h.again.Store(0)
+		h.pause = 0
+		if h.reason.Swap(nil) != nil {
+			f.o.Log.Info("accelerated engine works again", "engine", f.Name(), "what", what)
 		}
 		return
 	}
-	h.failures.Add(1)
-	pause := min(max(2*h.pause.Load(), int64(f.o.FirstRetry)), int64(f.o.LastRetry))
-	h.pause.Store(pause)
-	h.again.Store(f.now().UnixNano() + pause)
+	h.pause = min(max(2*h.pause, int64(f.o.FirstRetry)), int64(f.o.LastRetry))
+	h.again.Store(now + h.pause)
 	why := what + " on engine " + f.Name() + " failed: " + err.Error()
 	first := h.reason.Swap(&why) == nil
 	switch {
-	case errors.Is(err, ErrLost):
+	case lost:
 		if !f.lost.Swap(true) {
 			f.o.Log.Error("accelerated engine is lost: the base answers everything until a restart", "engine", f.Name(), "what", what, "err", err)
 		}
@@ -196,7 +209,9 @@ func (f *Failover) complete(ctx context.Context, base Table, l *line, changes Ro
 	} else {
 		accelerated, err = f.accelerated.Update(ctx, l.table.Table, l.missed())
 	}
-	f.went(&f.builds, "a build", err)
+	if err == nil || ctx.Err() == nil { // a cancelled build says nothing about the engine
+		f.went(&f.builds, "a build", err)
+	}
 	if err != nil {
 		l.keep()
 		return t
@@ -404,11 +419,21 @@ func (t *failoverTable) Covered(dst []Handle, p netip.Prefix, limit int) []Handl
 // Info is the base table's, with the accelerated one's beside it.
 func (t *failoverTable) Info() Info {
 	in := t.base.Info()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.accelerated != nil && !t.closed {
-		accelerated := t.accelerated.Info()
+	if a := t.hold(); a != nil {
+		accelerated := a.Info()
 		in.Accelerator = &accelerated
+		a.release()
 	}
 	return in
+}
+
+// hold gives the accelerated table with a reference, nil where there is none any more.
+func (t *failoverTable) hold() *sharedTable {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed || t.accelerated == nil {
+		return nil
+	}
+	t.accelerated.users.Add(1)
+	return t.accelerated
 }

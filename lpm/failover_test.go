@@ -44,6 +44,7 @@ func TestFailoverConformance(t *testing.T) {
 type flaky struct {
 	lpm.Engine
 	buildError, lookupError atomic.Pointer[error]
+	buildHook, lookupHook   atomic.Pointer[func()] // called before
 	builds, lookups         atomic.Int64
 	open                    atomic.Int64 // tables
 	wrong                   atomic.Pointer[string]
@@ -82,6 +83,9 @@ func (f *flaky) Update(ctx context.Context, prev lpm.Table, rs lpm.Routes) (lpm.
 
 func (f *flaky) table(build func() (lpm.Table, error)) (lpm.Table, error) {
 	f.builds.Add(1)
+	if hook := f.buildHook.Load(); hook != nil {
+		(*hook)()
+	}
 	if err := f.buildError.Load(); err != nil {
 		return nil, *err
 	}
@@ -102,6 +106,9 @@ type flakyTable struct {
 
 func (t *flakyTable) Lookup4(dst []lpm.Handle, addrs []uint32) error {
 	t.engine.lookups.Add(1)
+	if hook := t.engine.lookupHook.Load(); hook != nil {
+		(*hook)()
+	}
 	if t.closed.Load() > 0 {
 		text := "lookup in a closed table"
 		t.engine.wrong.Store(&text)
@@ -189,6 +196,95 @@ func TestFailedBatchIsAnsweredByTheBase(t *testing.T) {
 	if s := f.Status(); s.Degraded != "" || acc.lookups.Load() == asked || strings.Count(log.String(), "\n") != 2 {
 		t.Errorf("after it works again: status %+v, log %q", s, log)
 	}
+}
+
+// A pause is at most LastRetry, and batches that fail together begin only one.
+func TestPauses(t *testing.T) {
+	f, acc, clock, _ := failover(t)
+	tab := lpmtest.Build(t, f, lpmtest.RoutesOf("10.0.0.0/8"))
+	defer tab.Close()
+	acc.fail(&acc.lookupError, errors.New("launch failed"))
+	addrs, dst := make([]uint32, 20), make([]lpm.Handle, 20)
+	ask := func() (asked bool) {
+		before := acc.lookups.Load()
+		if err := tab.Lookup4(dst, addrs); err != nil {
+			t.Fatal(err)
+		}
+		return acc.lookups.Load() > before
+	}
+	var entered, leave sync.WaitGroup
+	entered.Add(8)
+	leave.Add(1)
+	hook := func() { entered.Done(); leave.Wait() }
+	acc.lookupHook.Store(&hook)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if err := tab.Lookup4(make([]lpm.Handle, 20), addrs); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	entered.Wait()
+	leave.Done()
+	wg.Wait()
+	acc.lookupHook.Store(nil)
+	if s := f.Status(); s.FailedBatches != 8 {
+		t.Errorf("status %+v", s)
+	}
+	for _, pause := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60, 60} {
+		clock.pass(pause*time.Second - 1)
+		if ask() {
+			t.Fatalf("asked before a pause of %d s was over", pause)
+		}
+		clock.pass(1)
+		if !ask() {
+			t.Fatalf("not asked after a pause of %d s", pause)
+		}
+	}
+}
+
+// After a loss in a build the tables that are there are not asked either.
+func TestLostInABuild(t *testing.T) {
+	f, acc, clock, _ := failover(t)
+	tab := lpmtest.Build(t, f, lpmtest.RoutesOf("10.0.0.0/8"))
+	acc.fail(&acc.buildError, lpm.ErrLost)
+	next, err := f.Update(context.Background(), tab, lpmtest.RoutesOf("11.0.0.0/8"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock.pass(time.Hour)
+	asked := acc.lookups.Load()
+	if err := tab.Lookup4(make([]lpm.Handle, 20), make([]uint32, 20)); err != nil || acc.lookups.Load() != asked {
+		t.Errorf("a table of a lost engine was asked, error %v", err)
+	}
+	_ = tab.Close()
+	_ = next.Close()
+}
+
+// A cancelled accelerated build is no failure of the engine.
+func TestCancelledAcceleratedBuild(t *testing.T) {
+	f, acc, _, _ := failover(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	hook := func() { cancel() }
+	acc.buildHook.Store(&hook)
+	tab, err := f.Build(ctx, lpmtest.RoutesOf("10.0.0.0/8"))
+	acc.buildHook.Store(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := f.Status(); s.Degraded != "" || s.FailedBuilds != 0 || tab.Info().Accelerator != nil {
+		t.Errorf("status %+v", s)
+	}
+	next, err := f.Update(context.Background(), tab, lpm.Routes{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in := next.Info().Accelerator; in == nil || in.Families[0].Prefixes != 1 {
+		t.Errorf("what the cancelled build missed is not there: %+v", in)
+	}
+	_ = tab.Close()
+	_ = next.Close()
 }
 
 func TestSmallBatchesStayWithTheBase(t *testing.T) {

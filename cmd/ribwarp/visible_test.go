@@ -91,7 +91,7 @@ func BenchmarkChangeToVisible(b *testing.B) {
 		listen: "127.0.0.1:0", asn: 64501, routerID: "127.0.0.1", holdTime: 90 * time.Second,
 		peers: []string{fmt.Sprintf("127.0.0.1,asn=64502,port=%d", port)},
 	}
-	o.engine, o.flavor = "cpu", "pushed"
+	o.engine, o.devices, o.flavor = engineCPU, "0", "pushed"
 	for _, f := range []string{"ris-2026-05-11-as3333-v4.txt.gz", "ris-2026-05-11-as3333-v6.txt.gz"} {
 		o.ribs = append(o.ribs, filepath.Clean(fixtures.DataFile(b, f)))
 	}

@@ -134,12 +134,24 @@ func (d *Device) load(modules []*Module) error {
 
 // Do runs a job on a lane and waits for its end, copies and kernels included. Jobs of a lane run
 // one after the other. It gives the first error that the job's queue met, or else the job's own;
-// ErrClosed and ErrLost where the job was not run. A job must not call Do, nor what calls it: Free,
-// NewPinned, Pinned.Close, Close.
+// ErrClosed and ErrLost where the job was not run. A job must not call Do, nor NewPinned,
+// Pinned.Close or Close.
 func (d *Device) Do(lane Lane, run func(*Queue) error) error { return d.DoJob(lane, jobFunc(run)) }
 
 // DoJob is Do for a caller that keeps its jobs: it allocates nothing.
 func (d *Device) DoJob(lane Lane, j Job) error {
+	return d.bound(func() error {
+		l := &d.lanes[lane]
+		l.Lock()
+		defer l.Unlock()
+		return l.queue.run(j)
+	})
+}
+
+// bound runs f where the driver takes calls for this device, unless it is closed or lost. That is on
+// the caller's thread: to hand work to a thread of the device's own would take longer than many a
+// job. The driver knows the device that calls are for by the OS thread.
+func (d *Device) bound(f func() error) error {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if d.closed {
@@ -148,17 +160,12 @@ func (d *Device) DoJob(lane Lane, j Job) error {
 	if err := d.Lost(); err != nil {
 		return err
 	}
-	l := &d.lanes[lane]
-	l.Lock()
-	defer l.Unlock()
-	// The job stays on the caller's thread: to hand it to one of the device's own would take longer
-	// than many a job. The driver knows the device that calls are for by the OS thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := d.driver.Bind(); err != nil {
 		return d.check(err)
 	}
-	return l.queue.run(j)
+	return d.check(f())
 }
 
 // Close waits for the jobs that run and gives the device back, with all memory that is still
@@ -182,20 +189,12 @@ func (d *Device) Close() error {
 
 // check turns a driver's error into one of this package, and latches a lost device.
 func (d *Device) check(err error) error {
-	if err == nil || !errors.Is(err, ErrLost) {
+	if err == nil || !errors.Is(err, ErrLost) || errors.Is(err, d.Lost()) {
 		return err
 	}
-	err = fmt.Errorf("device %d (%s): %w: %w", d.about.Ordinal, d.about.Name, ErrLost, err)
-	d.lost.CompareAndSwap(nil, &err)
-	return err
-}
-
-// Free gives memory of the device back, once no job uses it any more. On a device that was closed
-// or lost it does nothing: the memory is gone already.
-func (d *Device) Free(p Ptr) {
-	if p != 0 {
-		_ = d.Do(Build, func(q *Queue) error { q.Free(p); return nil })
-	}
+	lost := fmt.Errorf("device %d (%s): %w: %w", d.about.Ordinal, d.about.Name, ErrLost, err)
+	d.lost.CompareAndSwap(nil, &lost)
+	return lost
 }
 
 // A Queue takes a job's work in order. It belongs to the job's goroutine and is of no use after the
@@ -230,9 +229,14 @@ func (q *Queue) Err() error { return q.err }
 // Device gives the device that the job runs on.
 func (q *Queue) Device() *Device { return q.d }
 
-// run does a job and leaves the queue empty.
-func (q *Queue) run(job Job) error {
-	err := job.Run(q)
+// run does a job and leaves the queue empty, also if the job panics.
+func (q *Queue) run(job Job) (err error) {
+	defer func() { err = q.finish(err) }()
+	return job.Run(q)
+}
+
+// finish waits for what a job put on the queue and clears up after it.
+func (q *Queue) finish(err error) error {
 	if q.err != nil {
 		err = q.err // what the job makes of it names no kernel
 	}

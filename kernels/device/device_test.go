@@ -314,7 +314,7 @@ func TestErrorsStick(t *testing.T) {
 		if got[0] != 1 {
 			t.Errorf("memory holds %d, want 1: work was done after an error", got[0])
 		}
-		d.Free(p)
+		free(d, p)
 
 		if err := d.Do(device.Build, func(q *device.Queue) error { return own }); err != own {
 			t.Errorf("got %v, want the job's own error", err)
@@ -343,8 +343,8 @@ func TestTempsAreFreed(t *testing.T) {
 	if n := driver.Allocations(); n != 1 {
 		t.Errorf("%d pieces of memory after the job, want the one that stays", n)
 	}
-	d.Free(kept)
-	d.Free(0)
+	free(d, kept)
+	free(d, 0)
 	// After errors too.
 	for _, fail := range []func(q *device.Queue) error{
 		func(*device.Queue) error { return errors.New("the job's own") },
@@ -426,7 +426,7 @@ func TestLost(t *testing.T) {
 		if _, err := device.NewPinned[uint32](d, 1); !errors.Is(err, device.ErrLost) {
 			t.Errorf("pinned memory: got %v, want %v", err, device.ErrLost)
 		}
-		d.Free(p)
+		free(d, p)
 		if err := d.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
@@ -441,7 +441,7 @@ func TestClosed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.Free(p)
+		free(d, p)
 		for range 2 {
 			if err := d.Close(); err != nil {
 				t.Errorf("close: %v", err)
@@ -456,7 +456,7 @@ func TestClosed(t *testing.T) {
 		if _, err := device.NewPinned[uint32](d, 1); !errors.Is(err, device.ErrClosed) {
 			t.Errorf("pinned memory: got %v, want %v", err, device.ErrClosed)
 		}
-		d.Free(p)
+		free(d, p)
 		memory.Close()
 	})
 }
@@ -611,4 +611,9 @@ func open(t *testing.T, driver device.Driver, modules ...*device.Module) *device
 	}
 	t.Cleanup(func() { _ = d.Close() })
 	return d
+}
+
+// free gives memory back in a job of its own.
+func free(d *device.Device, p device.Ptr) {
+	_ = d.Do(device.Build, func(q *device.Queue) error { q.Free(p); return nil })
 }

@@ -117,7 +117,8 @@ type Driver interface {
 	Follow(s Stream, e Event) error
 	// Elapsed gives the milliseconds between two events that have happened.
 	Elapsed(from, to Event) (float64, error)
-	// CopyIn and CopyOut return before the copy is done where the host memory is pinned.
+	// CopyIn and CopyOut return before the copy is done where the host memory is pinned. From other
+	// memory CopyIn has taken the bytes when it returns.
 	CopyIn(dst Ptr, src unsafe.Pointer, n int, s Stream) error
 	CopyOut(dst unsafe.Pointer, src Ptr, n int, s Stream) error
 	Copy(dst, src Ptr, n int, s Stream) error

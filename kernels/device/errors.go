@@ -32,8 +32,8 @@ const (
 // lostCodes poison the process's context: every later call fails too. ECC error, no longer
 // initialised, context gone, NVLink error, illegal address, launch timeout, assert, hardware stack
 // error, illegal instruction, misaligned address, invalid address space, invalid PC, launch failed,
-// system not ready, unknown.
-var lostCodes = []int{3, 4, 201, 214, 220, 709, 700, 702, 710, 714, 715, 716, 717, 718, 719, 802, 999}
+// system not ready, MPS client terminated, contained error, unknown.
+var lostCodes = []int{3, 4, 201, 214, 220, 709, 700, 702, 710, 714, 715, 716, 717, 718, 719, 802, 810, 226, 999}
 
 // A DriverError is what a driver's call gave.
 type DriverError struct {

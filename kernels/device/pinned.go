@@ -20,9 +20,9 @@ type Pinned[T any] struct {
 func NewPinned[T any](d *Device, n int) (*Pinned[T], error) {
 	var zero T
 	p := &Pinned[T]{d: d}
-	err := d.Do(Build, func(q *Queue) (err error) {
+	err := d.bound(func() (err error) {
 		p.base, err = d.driver.AllocPinned(max(n*int(unsafe.Sizeof(zero)), 1))
-		return d.check(err)
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (p *Pinned[T]) Close() {
 	base := p.base
 	pinnedRanges.remove(uintptr(base))
 	p.base, p.Slice = nil, nil
-	_ = p.d.Do(Build, func(*Queue) error { return p.d.driver.FreePinned(base) })
+	_ = p.d.bound(func() error { return p.d.driver.FreePinned(base) })
 }
 
 // IsPinned tells whether all of s lies in memory of one Pinned.

@@ -121,7 +121,7 @@ __device__ __forceinline__ void scan_tile(typename Op::T (&x)[SCAN_ITEMS], u64 t
 }
 
 // out may be in: a tile is read before any of it is written.
-extern "C" __global__ void __launch_bounds__(THREADS) scan(u32 *out, const u32 *in, u64 n, u64 inclusive, u32 *total, u64 *state) {
+extern "C" __global__ void __launch_bounds__(THREADS) scan(u32 *out, const u32 *in, u64 n, u64 inclusive, u64 *state) {
 	const u64 tile = take_scan_tile(state), first = tile * SCAN_TILE;
 	u32 own[SCAN_ITEMS], x[SCAN_ITEMS];
 #pragma unroll
@@ -134,7 +134,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) scan(u32 *out, const u32 *
 	for (int j = 0; j < SCAN_ITEMS; j++) {
 		u64 i = first + place<SCAN_ITEMS>(j);
 		if (i < n) out[i] = inclusive ? x[j] : x[j] - own[j];
-		if (i + 1 == n && total) *total = x[j];
 	}
 }
 

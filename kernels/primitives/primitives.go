@@ -1,9 +1,9 @@
 // Package primitives sorts, scans, reduces and compacts whole arrays on a device.
 //
-//	ScanExclusive, ScanInclusive, ScanTotal   sums of all that comes before
-//	ReduceByKey                               sums of runs of equal keys
-//	Compact                                   places of what is kept
-//	Sort                                      records by some of their bits
+//	ScanExclusive, ScanInclusive   sums of all that comes before
+//	ReduceByKey                    sums of runs of equal keys
+//	Compact                        places of what is kept
+//	Sort                           records by some of their bits
 //
 // The first three go over their input once: a block sums up a tile and finds what lies before it by
 // decoupled look-back (D. Merrill and M. Garland, Single-pass Parallel Prefix Scan with Decoupled

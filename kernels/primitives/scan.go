@@ -9,7 +9,8 @@ import (
 // scanTile is the number of elements of a block's tile, as primitives.cu has it.
 const scanTile = block * 8
 
-// MaxElements is the most elements or records that the functions of this package take.
+// MaxElements is the most elements or records that the functions of this package take, all but
+// the scans.
 const MaxElements = 1<<30 - 1
 
 // fits tells whether n is in range; otherwise the queue gets the error.
@@ -23,23 +24,13 @@ func fits(q *device.Queue, what string, n int) bool {
 
 // ScanExclusive writes to every element of out the sum of all elements of in before it: n u32,
 // modulo 2^32. out may be in.
-func ScanExclusive(q *device.Queue, out, in device.Ptr, n int) { scan(q, out, in, n, 0, 0) }
+func ScanExclusive(q *device.Queue, out, in device.Ptr, n int) { scan(q, out, in, n, 0) }
 
 // ScanInclusive is ScanExclusive with the element itself in the sum.
-func ScanInclusive(q *device.Queue, out, in device.Ptr, n int) { scan(q, out, in, n, 1, 0) }
+func ScanInclusive(q *device.Queue, out, in device.Ptr, n int) { scan(q, out, in, n, 1) }
 
-// ScanTotal is ScanExclusive and writes the sum of all elements (u32, modulo 2^32) to total.
-func ScanTotal(q *device.Queue, out, total, in device.Ptr, n int) {
-	if n == 0 {
-		q.Fill(total, 0, 1)
-	}
-	scan(q, out, in, n, 0, total)
-}
-
-func scan(q *device.Queue, out, in device.Ptr, n int, inclusive uint64, total device.Ptr) {
-	if fits(q, "scan", n) {
-		overTiles(q, "primitives.scan", n, uint64(out), uint64(in), uint64(n), inclusive, uint64(total))
-	}
+func scan(q *device.Queue, out, in device.Ptr, n int, inclusive uint64) {
+	overTiles(q, "primitives.scan", n, uint64(out), uint64(in), uint64(n), inclusive)
 }
 
 // ReduceByKey finds the runs of equal neighbours among n keys (u32). It writes each run's key to

@@ -51,15 +51,14 @@ func TestScan(t *testing.T) {
 			sum += x
 			inclusive[i] = sum
 		}
-		from, to, total := buffer(q, in), buffer(q, make([]uint32, n)), buffer(q, []uint32{77})
+		from, to := buffer(q, in), buffer(q, make([]uint32, n))
 		primitives.ScanExclusive(q, to, from, n)
 		same(q, what+": exclusive", to, exclusive)
 		primitives.ScanInclusive(q, to, from, n)
 		same(q, what+": inclusive", to, inclusive)
 		same(q, what+": input afterwards", from, in)
-		primitives.ScanTotal(q, from, total, from, n)
+		primitives.ScanExclusive(q, from, from, n)
 		same(q, what+": exclusive in place", from, exclusive)
-		same(q, what+": total", total, []uint32{sum})
 	})
 }
 
@@ -112,7 +111,6 @@ func TestScansOfTooMany(t *testing.T) {
 	each(t, func(t *testing.T, d *device.Device, _ *rand.Rand) {
 		for _, n := range []int{-1, primitives.MaxElements + 1} {
 			for what, call := range map[string]func(q *device.Queue){
-				"scan":          func(q *device.Queue) { primitives.ScanExclusive(q, 0, 0, n) },
 				"reduce by key": func(q *device.Queue) { primitives.ReduceByKey(q, 0, 0, 0, 0, 0, n) },
 				"compact":       func(q *device.Queue) { primitives.Compact(q, 0, 0, 0, n) },
 			} {

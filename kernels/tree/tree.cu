@@ -90,17 +90,13 @@ __device__ __forceinline__ u32 place_of(const u64 *w0, const u64 *w1, const u64 
 	return (u32)(words == 3 ? w2 : w1)[i];
 }
 
-// Of equal values the first of the input stays (payload is 0), or the last, and none whose payload
-// is 0.
-extern "C" __global__ void keep(u32 *flags, const u64 *w0, const u64 *w1, const u64 *w2, u64 words, u64 n, const u32 *payload) {
+// Of equal values the first of the input stays, or the last; and of those none whose payload is 0.
+extern "C" __global__ void keep(u32 *flags, const u64 *w0, const u64 *w1, const u64 *w2, u64 words, u64 n, const u32 *payload, u64 last) {
 	for (u64 i = thread_id(); i < n; i += threads()) {
-		u32 f;
-		if (payload) {
-			f = (i + 1 == n || !same_value(w0, w1, w2, words, i, i + 1)) && payload[place_of(w0, w1, w2, words, i)] != 0;
-		} else {
-			f = i == 0 || !same_value(w0, w1, w2, words, i - 1, i);
-		}
-		flags[i] = f;
+		u64 beside = last ? i + 1 : i - 1; // what would stay in its place
+		bool f = last ? i + 1 == n : i == 0;
+		f = f || !same_value(w0, w1, w2, words, i, beside);
+		flags[i] = f && (!payload || payload[place_of(w0, w1, w2, words, i)] != 0);
 	}
 }
 
@@ -336,8 +332,6 @@ template <> struct Keys<32> {
 		k[0] = v.x, k[1] = v.y, k[2] = v.z, k[3] = v.w;
 	}
 	static __device__ __forceinline__ void store(u32 *p, const u32 *r) { __stcs((uint4 *)p, make_uint4(r[0], r[1], r[2], r[3])); }
-	static __device__ __forceinline__ u64 hi(u32 k) { return (u64)k << 32; }
-	static __device__ __forceinline__ u64 lo(u32 k) { return 0; }
 };
 template <> struct Keys<64> {
 	static const int GROUP = 2, UNROLL = 4;
@@ -348,8 +342,6 @@ template <> struct Keys<64> {
 		k[0] = v.x, k[1] = v.y;
 	}
 	static __device__ __forceinline__ void store(u32 *p, const u32 *r) { __stcs((uint2 *)p, make_uint2(r[0], r[1])); }
-	static __device__ __forceinline__ u64 hi(u64 k) { return k; }
-	static __device__ __forceinline__ u64 lo(u64 k) { return 0; }
 };
 template <> struct Keys<128> {
 	static const int GROUP = 1, UNROLL = 4;
@@ -357,8 +349,6 @@ template <> struct Keys<128> {
 	static __device__ __forceinline__ u32 window(ulonglong2 k, u32 off, u32 n) { return ::window(k.x, k.y, off, n); }
 	static __device__ __forceinline__ void load(ulonglong2 *k, const ulonglong2 *p) { k[0] = __ldcs(p); }
 	static __device__ __forceinline__ void store(u32 *p, const u32 *r) { __stcs(p, r[0]); }
-	static __device__ __forceinline__ u64 hi(ulonglong2 k) { return k.x; }
-	static __device__ __forceinline__ u64 lo(ulonglong2 k) { return k.y; }
 };
 
 // Where a search finds out which cells of the root hold children.
@@ -563,8 +553,9 @@ extern "C" __global__ void find_masks(u32 *dst, const ulonglong2 *keys, const u8
 	}
 }
 
-// All masks that contain each of the masks asked for, it among them, longest first: at most
-// `room` of each go to dst + i*room, counts gets how many there are.
+// All masks that contain each of the masks asked for, it among them, longest first: they go to
+// dst + i*room, counts gets how many there are. room is one more than the key length: there cannot
+// be more.
 extern "C" __global__ void covering(u32 *dst, u32 *counts, u64 room, const ulonglong2 *keys, const u8 *bits, u64 n, const u32 *cells, const Level *levels, const u32 *starts,
                                     const uint2 *e, const u8 *level_of) {
 	for (u64 i = thread_id(); i < n; i += threads()) {

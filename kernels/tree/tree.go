@@ -6,7 +6,7 @@
 //	split into cell numbers       no step: a window of the key, taken where it is needed
 //	borders, clear below masks    borders: both at once, see tree.cu
 //	node indexes                  primitives.Scan over all levels' borders in one go
-//	allocate                      plan, on the host: the only wait in a build
+//	allocate                      plan, on the host, which waits for the number of nodes
 //	link, leaves                  link, leaves
 //	containers                    by_length, primitives.Sort, classes, primitives.Scan, entries, starts
 //	push                          inherit, paint (once a length), link; level by level
@@ -40,9 +40,11 @@ type Columns struct {
 	Hi      device.Ptr // u64: the first 64 bits of the keys, left aligned
 	Lo      device.Ptr // u64: the others; 0 where no value has any there
 	Bits    device.Ptr // u8: lengths; 0 for keys, which have the tree's
-	Payload device.Ptr // u32: below 2^31, 0 for "take this mask away"; 0 (no column) for 1 + the value's place
+	Payload device.Ptr // u32: below 2^31, 0 for "there is no such value"; 0 (no column) for 1 + the value's place
 	N       int
 	Longest int // no value is longer
+
+	room int // values that there is memory for
 }
 
 // Free gives the columns' memory back.
@@ -61,7 +63,7 @@ func (c *Columns) Bytes() int {
 		size int
 	}{{c.Hi, 8}, {c.Lo, 8}, {c.Bits, 1}, {c.Payload, 4}} {
 		if column.p != 0 {
-			bytes += column.size * c.N
+			bytes += column.size * c.room
 		}
 	}
 	return bytes
@@ -69,7 +71,7 @@ func (c *Columns) Bytes() int {
 
 // NewColumns allocates columns for n values of masks no longer than longest.
 func NewColumns(q *device.Queue, n, longest int) Columns {
-	c := Columns{Hi: q.Alloc(8 * n), Bits: q.Alloc(n), Payload: q.Alloc(4 * n), N: n, Longest: longest}
+	c := Columns{Hi: q.Alloc(8 * n), Bits: q.Alloc(n), Payload: q.Alloc(4 * n), N: n, Longest: longest, room: n}
 	if longest > 64 {
 		c.Lo = q.Alloc(8 * n)
 	}
@@ -170,15 +172,18 @@ func grid(q *device.Queue, n int) device.Launch {
 	return device.Launch{GridX: min((n+block-1)/block, 32*q.Device().Describe().Multiprocessors), Block: block}
 }
 
-// Build makes a tree of values in any order. Of equal masks the last one counts, and if its
-// payload is 0 there is none; of equal keys the first one counts. in stays as it is.
+// Build makes a tree of values in any order. Of equal masks the last one counts, of equal keys the
+// first; one whose payload is 0 counts and is not there. in stays as it is.
 //
-// It waits for the device once, to know the number of nodes; what comes after that is under
-// way when it returns. An error leaves nothing behind; it is the queue's, or wraps ErrCells.
+// It waits for the device once, to know the number of nodes, and a second time for the size of an
+// index in pages; what comes after that is under way when it returns. An error leaves nothing
+// behind; it is the queue's, or wraps ErrCells.
 func Build(q *device.Queue, shape *Shape, in Columns, kind Kind) (*Image, error) {
 	im := &Image{Shape: shape, Kind: kind}
 	b := build{q: q, im: im, shape: shape}
 	err := b.run(in)
+	q.Free(b.nodes)
+	q.Free(b.sorted)
 	if err == nil {
 		err = q.Err()
 	}
@@ -267,8 +272,6 @@ func (b *build) run(in Columns) error {
 		im.Sorted.Free(q)
 		im.Sorted.N = n
 	}
-	q.Free(b.nodes)
-	q.Free(b.sorted)
 	return nil
 }
 
@@ -296,14 +299,15 @@ func (b *build) sort(in Columns, info device.Ptr) {
 		q.Free(p)
 	}
 	flags, index := q.Temp(4*n), q.Temp(4*n)
-	payload := in.Payload
-	if !masks {
-		payload = 0
+	last := uint64(0)
+	if masks {
+		last = 1
 	}
-	b.launch("keep", n, uint64(flags), w[0], w[1], w[2], uint64(words), uint64(n), uint64(payload))
+	b.launch("keep", n, uint64(flags), w[0], w[1], w[2], uint64(words), uint64(n), uint64(in.Payload), last)
 	primitives.Compact(q, index, info, flags, n)
 	q.Free(flags)
 	s := &b.im.Sorted
+	s.room = n
 	s.Hi, s.Payload = q.Alloc(8*n), q.Alloc(4*n)
 	if in.Lo != 0 {
 		s.Lo = q.Alloc(8 * n)
@@ -312,7 +316,7 @@ func (b *build) sort(in Columns, info device.Ptr) {
 		s.Bits = q.Alloc(n)
 	}
 	b.launch("gather", n, uint64(s.Hi), uint64(s.Lo), uint64(s.Bits), uint64(s.Payload), uint64(info.Add(4)), w[0], w[1], w[2], uint64(words),
-		uint64(index), uint64(info), uint64(payload))
+		uint64(index), uint64(info), uint64(in.Payload))
 	q.Free(index)
 	for _, p := range records.Words {
 		q.Free(p)
@@ -430,9 +434,10 @@ func (b *build) push() {
 }
 
 const (
-	directWords = 1 << 14 // the largest index that is kept whole in shared memory: 128 KB
-	pages       = 4096    // of a larger index
+	directBytes = 128 << 10 // the largest index that is kept whole in shared memory
+	pages       = 4096      // of a larger index
 	tableBytes  = 2 * pages
+	leastPaged  = 18 // stride of the root: a page is two words at least
 )
 
 // index makes the index of the root, if searches use one.
@@ -448,12 +453,15 @@ func (b *build) index() {
 	switch {
 	case im.Kind == Keys:
 		r.mode = "global"
-	case r.count <= directWords:
+	case 8*r.count <= min(directBytes, q.Device().Describe().SharedMemory):
 		r.mode = "direct"
-	default:
+	case stride >= leastPaged:
 		r.mode, r.pages, r.pageBits = "paged", pages, stride-bits.Len(pages-1)
 		used = q.Temp(4 * pages)
+		defer q.Free(used)
 		q.Fill(used, 0, pages)
+	default:
+		return
 	}
 	r.words = q.Alloc(8 * r.count)
 	b.launch("root_index", 32*r.count, uint64(r.words), uint64(used), uint64(im.Cells), uint64(32*r.count), uint64(b.shape.Strides[1]), uint64(r.pageBits))
@@ -463,6 +471,7 @@ func (b *build) index() {
 	}
 	// Only the pages that hold children travel with every search.
 	whole, number := r.words, q.Temp(4)
+	defer q.Free(number)
 	r.table = q.Alloc(tableBytes)
 	q.Launch("tree.root_pages", device.Launch{GridX: 1, Block: 1024}, uint64(r.table), uint64(number), uint64(used), uint64(pages))
 	have := make([]uint32, 1)
@@ -479,8 +488,6 @@ func (b *build) index() {
 	r.words = q.Alloc(8 * r.count)
 	b.launch("pack_pages", wholeCount, uint64(r.words), uint64(whole), uint64(r.table), uint64(wholeCount), uint64(pageWords))
 	q.Free(whole)
-	q.Free(number)
-	q.Free(used)
 	im.root = r
 }
 

@@ -137,9 +137,10 @@ func keep(m device.Memory, a []uint64) {
 	for i := range n {
 		_, _, _, place := s.key(i)
 		stays := i == 0 || !s.same(i-1, i)
-		if payload != nil {
-			stays = (i+1 == n || !s.same(i, i+1)) && payload[place] != 0
+		if a[7] != 0 {
+			stays = i+1 == n || !s.same(i, i+1)
 		}
+		stays = stays && (payload == nil || payload[place] != 0)
 		flags[i] = 0
 		if stays {
 			flags[i] = 1

@@ -66,6 +66,9 @@ func New(ordinal int, faults *Faults) *Driver {
 	}
 }
 
+// LimitShared makes it a GPU whose blocks get less shared memory. It is for before the device is opened.
+func (s *Driver) LimitShared(bytes int) { s.about.SharedMemory = bytes }
+
 // Allocations is the number of pieces of device memory in use: for tests that look for leaks.
 func (s *Driver) Allocations() int {
 	s.mu.Lock()
@@ -77,7 +80,7 @@ func (s *Driver) fail(call string, code int) error {
 	return &device.DriverError{Call: call, Code: code, Text: "simulated"}
 }
 
-// enter is the begin of every call but Free's: a poisoned context answers nothing else.
+// enter is the begin of calls: a poisoned context answers none but those that give something back.
 func (s *Driver) enter(call string) error {
 	switch {
 	case s.closed:
