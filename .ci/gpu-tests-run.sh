@@ -47,7 +47,7 @@ for tool in "${tools[@]}"; do
 			# Tests make calls fail on purpose, and lose a GPU in a process of its own. The
 			# conformance suite launches the same kernels as the tests of images and of changes.
 			command=(compute-sanitizer --tool "$tool" --report-api-errors no --target-processes application-only
-				--error-exitcode 99 "${command[@]}" -test.short -test.run 'GPU(Images|KeyTrees|Agrees)|Test[^G]/cuda')
+				--error-exitcode 99 "${command[@]}" -test.short -test.run 'GPU(Images|KeyTrees|Agrees)|Test([^G]|Gather)/cuda')
 		fi
 		log=$logs/$tool-${dir//\//-}.log
 		start=$SECONDS
