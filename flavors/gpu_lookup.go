@@ -22,11 +22,13 @@ const (
 	// A chunk has a part of the batch such that filling and draining the streams costs little, up
 	// to a size at which starting a copy costs nothing next to it, and not so few keys that it
 	// would cost most.
-	leastKeys  = 1 << 16
-	chunkBytes = 8 << 20
+	leastKeys = 1 << 16
 	// splitKeys is the number of keys from which on a batch is split over devices.
 	splitKeys = 1 << 19
 )
+
+// chunkBytes is that size; tests make it smaller.
+var chunkBytes = 8 << 20
 
 // ErrLongPrefixes is what Lookup64 gives where 64 bits do not decide.
 var ErrLongPrefixes = errors.New("the table has prefixes longer than /64: ask with whole addresses")

@@ -422,6 +422,34 @@ func simEngine(t testing.TB, faults ...*sim.Faults) (lpm.Engine, []*sim.Driver) 
 	return e, drivers
 }
 
+// TestGPUUsesTheIndexOfTheRoot: answers are the same without, only later.
+func TestGPUUsesTheIndexOfTheRoot(t *testing.T) {
+	r := rand.New(rand.NewPCG(16, 16))
+	rs := lpmtest.RandomRoutes(r, 300, 1)
+	v4, v6 := manyProbes(rs, r, 40_000)
+	dst := make([]lpm.Handle, max(len(v4), len(v6)))
+	for root, want := range map[int][2]string{16: {"tree.match_32_direct", "tree.match_128_direct"}, 20: {"tree.match_32_paged", "tree.match_128_paged"}} {
+		var launched sync.Map
+		driver := sim.New(0, &sim.Faults{Launch: func(kernel string) int { launched.Store(kernel, true); return 0 }})
+		d, err := device.Open(driver, tree.Modules()...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := gpuEngine(t, flavors.Options{Strides4: []int{root, 24 - root, 8}, Strides6: append([]int{root, 24 - root}, repeat(8, 13)...)}, d)
+		tab := lpmtest.Build(t, e, rs)
+		if err := errors.Join(tab.Lookup4(dst, v4), tab.Lookup6(dst, v6)); err != nil {
+			t.Fatal(err)
+		}
+		for _, kernel := range want {
+			if _, ok := launched.Load(kernel); !ok {
+				t.Errorf("root of %d bits: %s was not launched", root, kernel)
+			}
+		}
+		_ = tab.Close()
+		_ = e.Close()
+	}
+}
+
 // TestGPUSmallSharedMemory: on smaller GPUs the index of a wide root goes into pages, or is left out.
 func TestGPUSmallSharedMemory(t *testing.T) {
 	r := rand.New(rand.NewPCG(15, 15))
@@ -566,6 +594,7 @@ func TestGPULargeBatches(t *testing.T) {
 	if testing.Short() {
 		n = 1<<19 + 3
 	}
+	defer flavors.SetChunkBytes(256 << 10)() // several on each stream
 	for _, maker := range devicetest.Makers() {
 		for _, devices := range []int{1, 3} {
 			for _, long := range []bool{false, true} {

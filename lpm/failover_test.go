@@ -301,9 +301,17 @@ func TestSmallBatchesStayWithTheBase(t *testing.T) {
 			t.Errorf("a batch of %d: asked %d times, error %v", n, acc.lookups.Load(), err)
 		}
 	}
+	for range 5 { // asking what it is does not use it up
+		if tab.Info().Accelerator == nil {
+			t.Fatal("the accelerated table does not say what it is")
+		}
+	}
 	s := f.Status()
 	if s.AcceleratedBatches != 1 || s.AcceleratedAddresses != 10 || s.BaseBatches != 2 || s.BaseAddresses != 9 {
 		t.Errorf("counts %+v", s)
+	}
+	if err := tab.Lookup4(dst, addrs); err != nil { // and it is still open
+		t.Error(err)
 	}
 }
 
