@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/ribwarp/ribwarp/kernels/device"
-	"github.com/ribwarp/ribwarp/kernels/tree"
 	"github.com/ribwarp/ribwarp/lpm"
 )
 
@@ -26,7 +25,7 @@ func NewCUDA(o Options, ordinals ...int) (lpm.Engine, error) {
 		if err != nil {
 			return fail(err)
 		}
-		d, err := device.Open(driver, tree.Modules()...)
+		d, err := device.Open(driver, GPUModules()...)
 		if err != nil {
 			return fail(fmt.Errorf("start GPU %d: %w", i, err))
 		}

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/ribwarp/ribwarp/kernels/device"
+	"github.com/ribwarp/ribwarp/kernels/hash/dynamic"
 	"github.com/ribwarp/ribwarp/kernels/tree"
 	"github.com/ribwarp/ribwarp/lpm"
 )
@@ -30,8 +32,19 @@ var (
 	_ = [1]int{}[unsafe.Sizeof(lpm.Addr6{})-16]
 )
 
+// GPUModules are what devices need for NewGPU (device.Open).
+func GPUModules() []*device.Module {
+	modules := tree.Modules()
+	for _, m := range dynamic.Modules() {
+		if !slices.Contains(modules, m) {
+			modules = append(modules, m)
+		}
+	}
+	return modules
+}
+
 // NewGPU makes an engine that builds and searches on devices, which were opened with
-// tree.Modules. Every device holds the whole table, and a large batch is split over them. The engine takes
+// GPUModules. Every device holds the whole table, and a large batch is split over them. The engine takes
 // the devices over: they are closed with it and its last table.
 //
 // Errors of Build, Update and lookups wrap lpm.ErrMemory where a device has not enough memory, and
@@ -69,10 +82,11 @@ type gpuEngine struct {
 	users          atomic.Int64 // 1 for being open, 1 a table
 }
 
-// gpu is a device and what its lookups need besides the table.
+// gpu is a device and what its lookups and builds need besides the table.
 type gpu struct {
-	dev   *device.Device
-	lanes staging // of the lane Serve, whose jobs follow each other
+	dev    *device.Device
+	lanes  staging   // of the lane Serve, whose jobs follow each other
+	routes gpuRoutes // of the lane Build
 }
 
 func (e *gpuEngine) Name() string { return "cuda" }
@@ -91,6 +105,8 @@ func (e *gpuEngine) release() {
 	}
 	for _, g := range e.gpus {
 		g.lanes.free()
+		// On a device that was lost there is nothing left to free.
+		_ = g.dev.Do(device.Build, func(q *device.Queue) error { g.routes.free(q); return nil })
 		_ = g.dev.Close()
 	}
 }
@@ -165,7 +181,7 @@ func (e *gpuEngine) table(prev []gpuTrees, all bool, changes lpm.Routes) (lpm.Ta
 		}
 		wg.Go(func() {
 			errs[i] = g.dev.Do(device.Build, func(q *device.Queue) (err error) {
-				t.on[i], err = e.build(q, prev[i], changes)
+				t.on[i], err = e.build(q, g, prev[i], changes)
 				return err
 			})
 			if errs[i] != nil {
@@ -202,21 +218,21 @@ type gpuTree struct {
 	users atomic.Int32
 }
 
-// build makes one device's trees, as part of a job.
-func (e *gpuEngine) build(q *device.Queue, prev gpuTrees, changes lpm.Routes) (trees gpuTrees, err error) {
-	longest := 0
-	for _, r := range changes.V4 {
-		longest = max(longest, int(r.Bits))
-	}
-	trees.t4, err = buildTree(q, e.shape4, e.kind(), prev.t4, changes.V4, longest, (*tree.Columns).Set32)
+// build makes one device's trees, as part of a job: from the given routes where prev has no trees, from prev's
+// with the changes otherwise. A family without changes is shared.
+func (e *gpuEngine) build(q *device.Queue, g *gpu, prev gpuTrees, changes lpm.Routes) (trees gpuTrees, err error) {
+	defer func() {
+		if err != nil {
+			g.routes.free(q) // memory may be what it lacked
+		}
+	}()
+	trees.t4, err = buildTree(q, e.shape4, e.kind(), prev.t4, &g.routes.v4, len(changes.V4),
+		func() tree.Columns { return columns4(q, changes.V4) }, func() edits { return edits4(changes.V4) })
 	if err != nil {
 		return gpuTrees{}, fmt.Errorf("build IPv4 tree: %w", err)
 	}
-	longest = 0
-	for _, r := range changes.V6 {
-		longest = max(longest, int(r.Bits))
-	}
-	trees.t6, err = buildTree(q, e.shape6, e.kind(), prev.t6, changes.V6, longest, (*tree.Columns).Set128)
+	trees.t6, err = buildTree(q, e.shape6, e.kind(), prev.t6, &g.routes.v6, len(changes.V6),
+		func() tree.Columns { return columns6(q, changes.V6) }, func() edits { return edits6(changes.V6) })
 	if err != nil {
 		trees.release(q)
 		return gpuTrees{}, fmt.Errorf("build IPv6 tree: %w", err)
@@ -224,35 +240,62 @@ func (e *gpuEngine) build(q *device.Queue, prev gpuTrees, changes lpm.Routes) (t
 	return trees, nil
 }
 
-// buildTree builds the tree of prev's values, which are on the device already, and the changes.
-// The sort puts a changed prefix behind the one it replaces, so the build keeps the change.
-func buildTree[R lpm.Route4 | lpm.Route6](q *device.Queue, shape *tree.Shape, kind tree.Kind, prev *gpuTree, changes []R, longest int,
-	set func(c *tree.Columns, q *device.Queue, at int, records device.Ptr, n int),
-) (*gpuTree, error) {
-	n := 0
-	if prev != nil {
-		if len(changes) == 0 {
-			prev.users.Add(1)
-			return prev, nil
+// buildTree builds the tree of one family. all brings the routes to the device, as they are: the build's own
+// sort sees to prefixes that occur twice. An update goes through the family's maps, so that only the
+// changes cross the bus.
+func buildTree(q *device.Queue, shape *tree.Shape, kind tree.Kind, prev *gpuTree, maps *gpuFamily, changes int,
+	all func() tree.Columns, change func() edits,
+) (t *gpuTree, err error) {
+	var in tree.Columns
+	switch {
+	case prev == nil:
+		in = all()
+	case changes == 0:
+		prev.users.Add(1)
+		return prev, nil
+	default:
+		if in, err = maps.update(q, prev, change()); err != nil {
+			return nil, err
 		}
-		n, longest = prev.Sorted.N, max(longest, prev.Sorted.Longest)
 	}
-	in := tree.NewColumns(q, n+len(changes), longest)
 	defer in.Free(q)
-	if n > 0 {
-		in.SetColumns(q, 0, &prev.Sorted)
-	}
-	records := q.Temp(len(changes) * int(unsafe.Sizeof(*new(R))))
-	device.CopyIn(q, records, changes)
-	set(&in, q, n, records, len(changes))
-	q.Free(records)
 	im, err := tree.Build(q, shape, in, kind)
 	if err != nil {
 		return nil, err
 	}
-	t := &gpuTree{Image: im}
+	t = &gpuTree{Image: im}
 	t.users.Store(1)
+	if prev != nil {
+		maps.of = t
+	}
 	return t, nil
+}
+
+// columns4 and columns6 bring routes to the device.
+func columns4(q *device.Queue, rs []lpm.Route4) tree.Columns {
+	longest := 0
+	for _, r := range rs {
+		longest = max(longest, int(r.Bits))
+	}
+	c := tree.NewColumns(q, len(rs), longest)
+	records := q.Temp(len(rs) * int(unsafe.Sizeof(lpm.Route4{})))
+	device.CopyIn(q, records, rs)
+	c.Set32(q, 0, records, len(rs))
+	q.Free(records)
+	return c
+}
+
+func columns6(q *device.Queue, rs []lpm.Route6) tree.Columns {
+	longest := 0
+	for _, r := range rs {
+		longest = max(longest, int(r.Bits))
+	}
+	c := tree.NewColumns(q, len(rs), longest)
+	records := q.Temp(len(rs) * int(unsafe.Sizeof(lpm.Route6{})))
+	device.CopyIn(q, records, rs)
+	c.Set128(q, 0, records, len(rs))
+	q.Free(records)
+	return c
 }
 
 // release gives up trees, as part of a job.

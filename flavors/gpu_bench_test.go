@@ -27,7 +27,7 @@ func benchDevice(b *testing.B) *device.Device {
 	b.Helper()
 	for _, m := range devicetest.Makers() {
 		if m.Name == "cuda" {
-			d := m.Open(b, append(tree.Modules(), ceilings.Module))
+			d := m.Open(b, append(flavors.GPUModules(), ceilings.Module))
 			b.Cleanup(func() { _ = d.Close() })
 			return d
 		}
@@ -401,7 +401,7 @@ func BenchmarkGPUDevices(b *testing.B) {
 	for count := 1; count <= maker.Count; count *= 2 {
 		var ds []*device.Device
 		for i := range count {
-			ds = append(ds, maker.OpenAt(b, i, tree.Modules()))
+			ds = append(ds, maker.OpenAt(b, i, flavors.GPUModules()))
 		}
 		e := gpuEngine(b, flavors.Options{}, ds...)
 		tab := lpmtest.Build(b, e, rs)

@@ -13,7 +13,6 @@ import (
 	"github.com/ribwarp/ribwarp/fixtures"
 	"github.com/ribwarp/ribwarp/flavors"
 	"github.com/ribwarp/ribwarp/kernels/device/devicetest"
-	"github.com/ribwarp/ribwarp/kernels/tree"
 	"github.com/ribwarp/ribwarp/lpm"
 	"github.com/ribwarp/ribwarp/lpm/cow"
 	"github.com/ribwarp/ribwarp/lpm/lpmtest"
@@ -42,7 +41,7 @@ func TestGPUImagesOfWholeTables(t *testing.T) {
 	}
 	for _, maker := range devicetest.Makers() {
 		t.Run(maker.Name, func(t *testing.T) {
-			d := maker.Open(t, tree.Modules())
+			d := maker.Open(t, flavors.GPUModules())
 			defer d.Close()
 			rs := realRoutes(t)
 			if maker.Name == "sim" { // its memory is ours
@@ -67,7 +66,7 @@ func TestGPUImagesOfWholeTables(t *testing.T) {
 // TestGPURealDayOfUpdates is TestRealDayOfUpdates on a GPU.
 func TestGPURealDayOfUpdates(t *testing.T) {
 	maker := needsGPU(t)
-	e := gpuEngine(t, flavors.Options{}, maker.Open(t, tree.Modules()))
+	e := gpuEngine(t, flavors.Options{}, maker.Open(t, flavors.GPUModules()))
 	defer e.Close()
 	dayOfUpdates(t, e)
 }
@@ -78,7 +77,7 @@ func TestGPUManyLookups(t *testing.T) {
 	maker := needsGPU(t)
 	rs := realRoutes(t)
 	gpu, cpu := bothEngines(t, flavors.Options{}, func(tb testing.TB) lpm.Engine {
-		return gpuEngine(tb, flavors.Options{}, maker.Open(tb, tree.Modules()))
+		return gpuEngine(tb, flavors.Options{}, maker.Open(tb, flavors.GPUModules()))
 	})
 	g, c := lpmtest.Build(t, gpu, rs), lpmtest.Build(t, cpu, rs)
 	defer g.Close()
@@ -143,7 +142,7 @@ func TestGPUUpdatesUnderLoad(t *testing.T) {
 	maker := needsGPU(t)
 	rs := realRoutes(t)
 	gpu, cpu := bothEngines(t, flavors.Options{}, func(tb testing.TB) lpm.Engine {
-		return gpuEngine(tb, flavors.Options{}, maker.Open(tb, tree.Modules()))
+		return gpuEngine(tb, flavors.Options{}, maker.Open(tb, flavors.GPUModules()))
 	})
 	var published lpm.Published[lpm.Table] // the processor's table of the generation
 	publish := func(n uint64, g, c lpm.Table) {

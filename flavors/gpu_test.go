@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
@@ -48,7 +49,7 @@ func eachGPUEngine(t *testing.T, test func(t *testing.T, o flavors.Options, open
 				}
 				o := flavors.Options{Flavor: flavor, Strides4: l.v4, Strides6: l.v6}
 				t.Run(fmt.Sprintf("%s/%s/%d", maker.Name, flavor, i), func(t *testing.T) {
-					test(t, o, func(tb testing.TB) lpm.Engine { return gpuEngine(tb, o, maker.Open(tb, tree.Modules())) })
+					test(t, o, func(tb testing.TB) lpm.Engine { return gpuEngine(tb, o, maker.Open(tb, flavors.GPUModules())) })
 				})
 			}
 		}
@@ -179,7 +180,7 @@ func TestGPUImages(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s/%d", maker.Name, i), func(t *testing.T) {
-				d := maker.Open(t, tree.Modules())
+				d := maker.Open(t, flavors.GPUModules())
 				defer d.Close()
 				for name, rs := range tables {
 					t.Run(name, func(t *testing.T) { sameImages(t, d, l.v4, l.v6, rs) })
@@ -248,7 +249,7 @@ func TestGPUKeyTrees(t *testing.T) {
 		for _, l := range keyLists {
 			t.Run(fmt.Sprintf("%s/%v", maker.Name, l.strides), func(t *testing.T) {
 				r := rand.New(rand.NewPCG(seed, uint64(l.width)))
-				d := maker.Open(t, tree.Modules())
+				d := maker.Open(t, flavors.GPUModules())
 				defer d.Close()
 				st, err := flavors.NewStrides(l.width, l.strides)
 				if err != nil {
@@ -405,13 +406,77 @@ func TestGPUAgreesThroughChanges(t *testing.T) {
 	})
 }
 
+// TestGPUUpdates: what the hash maps of prefixes must get right. Prefixes of all lengths over the same
+// address are different keys; of a prefix that is changed twice the later change counts; and a table that
+// is not the maps' own, because an update from it was made before or is made once more, gives the same.
+func TestGPUUpdates(t *testing.T) {
+	eachGPUEngine(t, func(t *testing.T, o flavors.Options, open func(testing.TB) lpm.Engine) {
+		gpu := open(t)
+		defer gpu.Close()
+		var rs lpm.Routes
+		h := lpm.Handle(0)
+		add := func(to *lpm.Routes, a string, bits int) {
+			h++
+			to.Add(netip.PrefixFrom(netip.MustParseAddr(a), bits), h)
+		}
+		for bits := range 129 {
+			add(&rs, "::", bits)
+			add(&rs, "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", bits)
+			if bits <= 32 {
+				add(&rs, "0.0.0.0", bits)
+				add(&rs, "255.255.255.255", bits)
+			}
+		}
+		first := lpmtest.Build(t, gpu, rs)
+		defer first.Close()
+		var changes lpm.Routes
+		for i := range rs.V6 {
+			if x := rs.V6[i]; i%3 == 0 {
+				x.Handle = lpm.None
+				changes.V6 = append(changes.V6, x)
+			}
+		}
+		for i := range rs.V4 {
+			if x := rs.V4[i]; i%3 == 1 {
+				x.Handle = lpm.None
+				changes.V4 = append(changes.V4, x)
+			}
+		}
+		add(&changes, "2001:db8::1", 128)
+		add(&changes, "2001:db8::1", 128) // this one counts
+		add(&changes, "192.0.2.0", 24)
+		changes.Add(netip.MustParsePrefix("192.0.2.0/24"), lpm.None) // and this
+		changes.Add(netip.MustParsePrefix("198.51.100.0/24"), lpm.None)
+		add(&changes, "198.51.100.0", 24) // and this
+		want := lpmtest.OracleOf(rs)
+		want.Apply(changes)
+		r := rand.New(rand.NewPCG(3, 3))
+		v4, v6 := lpmtest.Probes(want.Routes(), r)
+		for range 2 {
+			next, err := gpu.Update(context.Background(), first, changes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lpmtest.Check(t, next, want, v4, v6)
+			again, err := gpu.Update(context.Background(), next, changes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lpmtest.Check(t, again, want, v4, v6)
+			_ = next.Close()
+			_ = again.Close()
+		}
+		lpmtest.Check(t, first, lpmtest.OracleOf(rs), v4, v6)
+	})
+}
+
 // simEngine is an engine on simulated devices, with their drivers.
 func simEngine(t testing.TB, faults ...*sim.Faults) (lpm.Engine, []*sim.Driver) {
 	var devices []*device.Device
 	var drivers []*sim.Driver
 	for i, f := range faults {
 		driver := sim.New(i, f)
-		d, err := device.Open(driver, tree.Modules()...)
+		d, err := device.Open(driver, flavors.GPUModules()...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -431,7 +496,7 @@ func TestGPUUsesTheIndexOfTheRoot(t *testing.T) {
 	for root, want := range map[int][2]string{16: {"tree.match_32_direct", "tree.match_128_direct"}, 20: {"tree.match_32_paged", "tree.match_128_paged"}} {
 		var launched sync.Map
 		driver := sim.New(0, &sim.Faults{Launch: func(kernel string) int { launched.Store(kernel, true); return 0 }})
-		d, err := device.Open(driver, tree.Modules()...)
+		d, err := device.Open(driver, flavors.GPUModules()...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -464,7 +529,7 @@ func TestGPUSmallSharedMemory(t *testing.T) {
 				t.Run(fmt.Sprintf("%d KiB/%s/%d", kib, name, root), func(t *testing.T) {
 					driver := sim.New(0, nil)
 					driver.LimitShared(kib << 10)
-					d, err := device.Open(driver, tree.Modules()...)
+					d, err := device.Open(driver, flavors.GPUModules()...)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -601,7 +666,7 @@ func TestGPULargeBatches(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%d devices/longer than 64: %v", maker.Name, devices, long), func(t *testing.T) {
 					var ds []*device.Device
 					for i := range devices {
-						ds = append(ds, maker.OpenAt(t, i, tree.Modules()))
+						ds = append(ds, maker.OpenAt(t, i, flavors.GPUModules()))
 					}
 					largeBatches(t, ds, n, long)
 				})
@@ -693,7 +758,7 @@ func TestGPUClosesDuringBatches(t *testing.T) {
 	v4, _ := lpmtest.Probes(rs, r)
 	for _, maker := range devicetest.Makers() {
 		t.Run(maker.Name, func(t *testing.T) {
-			d := maker.Open(t, tree.Modules())
+			d := maker.Open(t, flavors.GPUModules())
 			e := gpuEngine(t, flavors.Options{Strides4: []int{16, 8, 8}, Strides6: repeat(8, 16)}, d)
 			tab := lpmtest.Build(t, e, rs)
 			want := make([]lpm.Handle, len(v4))

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/gaissmai/bart"
@@ -208,6 +209,22 @@ func dayOfUpdates(t *testing.T, e lpm.Engine) {
 	p.check(t, tab, v4, v6)
 	built := lpmtest.Build(t, e, all)
 	p.check(t, built, v4, v6)
+	// All routes of the table, as they come out of it, are those of the RIB.
+	for _, all := range []string{"0.0.0.0/0", "::/0"} {
+		p := netip.MustParsePrefix(all)
+		var want []lpm.Handle
+		for pfx, h := range handles {
+			if pfx.Addr().Is4() == p.Addr().Is4() {
+				want = append(want, h)
+			}
+		}
+		got := tab.Covered(nil, p, -1)
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %d routes after %d updates, want the %d of the RIB", all, len(got), updates, len(want))
+		}
+	}
 	a, b := tab.Info(), built.Info()
 	for f := range a.Families {
 		if a.Families[f].Prefixes != b.Families[f].Prefixes {

@@ -20,7 +20,6 @@ import (
 	"github.com/ribwarp/ribwarp/flavors"
 	"github.com/ribwarp/ribwarp/kernels/device"
 	"github.com/ribwarp/ribwarp/kernels/device/sim"
-	"github.com/ribwarp/ribwarp/kernels/tree"
 	"github.com/ribwarp/ribwarp/lpm"
 )
 
@@ -48,7 +47,7 @@ func withGPUs(t *testing.T, n int, faults *sim.Faults) (opened *[][]int) {
 			o.Strides6 = []int{16, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8}
 			var ds []*device.Device
 			for _, i := range indexes {
-				d, err := device.Open(sim.New(i, faults), tree.Modules()...)
+				d, err := device.Open(sim.New(i, faults), flavors.GPUModules()...)
 				if err != nil {
 					return nil, err
 				}

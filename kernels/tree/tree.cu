@@ -65,6 +65,54 @@ extern "C" __global__ void columns_128(u64 *hi, u64 *lo, u8 *bits, u32 *payload,
 	}
 }
 
+// Masks as keys of a hash map, and back. In 64 bits: the key's 32, then the length.
+extern "C" __global__ void pack_32(u64 *keys, const u64 *hi, const u8 *bits, u64 n) {
+	for (u64 i = thread_id(); i < n; i += threads()) keys[i] = hi[i] >> 32 << 8 | bits[i];
+}
+
+extern "C" __global__ void unpack_32(u64 *hi, u8 *bits, const u64 *keys, u64 n) {
+	for (u64 i = thread_id(); i < n; i += threads()) {
+		hi[i] = keys[i] >> 8 << 32;
+		bits[i] = (u8)keys[i];
+	}
+}
+
+// In 128 bits: a bit that is set behind the mask's own tells its length. Masks of 128 bits have no room for it, so
+// they go to other arrays. Each pair of arrays has its number in counts.
+extern "C" __global__ void pack_128(u64 *keys, u32 *values, u64 *long_keys, u32 *long_values, u64 *counts, const u64 *hi, const u64 *lo,
+	const u8 *bits, const u32 *payload, u64 n) {
+	for (u64 i = thread_id(); i < n; i += threads()) {
+		const u32 b = bits[i];
+		u64 h = hi[i], l = low_word(lo, i);
+		const bool whole = b == 128;
+		if (b < 64)
+			h |= 1ull << (63 - b);
+		else if (!whole)
+			l |= 1ull << (127 - b);
+		const u64 to = atomicAdd(counts + whole, 1ull);
+		(whole ? long_keys : keys)[2 * to] = h;
+		(whole ? long_keys : keys)[2 * to + 1] = l;
+		(whole ? long_values : values)[to] = payload[i];
+	}
+}
+
+extern "C" __global__ void unpack_128(u64 *hi, u64 *lo, u8 *bits, const u64 *keys, u64 n, u64 whole) {
+	for (u64 i = thread_id(); i < n; i += threads()) {
+		u64 h = keys[2 * i], l = keys[2 * i + 1];
+		u32 b = 128;
+		if (!whole && l) {
+			b = 128 - __ffsll(l);
+			l &= l - 1;
+		} else if (!whole) {
+			b = 64 - __ffsll(h);
+			h &= h - 1;
+		}
+		hi[i] = h;
+		if (lo) lo[i] = l;
+		bits[i] = (u8)b;
+	}
+}
+
 // Columns to records that sort by key and then length, with the value's place in the input.
 extern "C" __global__ void records(u64 *w0, u64 *w1, u64 *w2, const u64 *hi, const u64 *lo, const u8 *bits, u64 n, u64 words) {
 	for (u64 i = thread_id(); i < n; i += threads()) {

@@ -96,18 +96,37 @@ func (c *Columns) Set128(q *device.Queue, at int, records device.Ptr, n int) {
 	q.Launch("tree.columns_128", grid(q, n), uint64(c.Hi.Add(8*at)), uint64(lo), uint64(c.Bits.Add(at)), uint64(c.Payload.Add(4*at)), uint64(records), uint64(n))
 }
 
-// SetColumns copies another set's values to place `at` on. c must have room for their length.
-func (c *Columns) SetColumns(q *device.Queue, at int, from *Columns) {
-	q.Copy(c.Hi.Add(8*at), from.Hi, 8*from.N)
-	q.Copy(c.Bits.Add(at), from.Bits, from.N)
-	q.Copy(c.Payload.Add(4*at), from.Payload, 4*from.N)
-	switch {
-	case c.Lo == 0:
-	case from.Lo == 0:
-		q.Fill(c.Lo.Add(8*at), 0, 2*from.N)
-	default:
-		q.Copy(c.Lo.Add(8*at), from.Lo, 8*from.N)
+// Pack32 writes the masks of a tree of 32-bit keys as 64-bit words: key and length.
+func (c *Columns) Pack32(q *device.Queue, keys device.Ptr) {
+	q.Launch("tree.pack_32", grid(q, c.N), uint64(keys), uint64(c.Hi), uint64(c.Bits), uint64(c.N))
+}
+
+// Unpack32 is its inverse: it fills n values from place `at` on from words and payloads.
+func (c *Columns) Unpack32(q *device.Queue, at int, keys, payloads device.Ptr, n int) {
+	q.Copy(c.Payload.Add(4*at), payloads, 4*n)
+	q.Launch("tree.unpack_32", grid(q, n), uint64(c.Hi.Add(8*at)), uint64(c.Bits.Add(at)), uint64(keys), uint64(n))
+}
+
+// Pack128 writes masks and payloads, in no order, as 128-bit keys of their own: first those shorter than 128
+// bits, with a bit set behind the mask that tells its length, and to a second pair of arrays those of 128 bits. All arrays
+// have room for every mask. counts (2 u64) gets how many there are of each.
+func (c *Columns) Pack128(q *device.Queue, keys, payloads, longKeys, longPayloads, counts device.Ptr) {
+	q.Fill(counts, 0, 4)
+	q.Launch("tree.pack_128", grid(q, c.N), uint64(keys), uint64(payloads), uint64(longKeys), uint64(longPayloads), uint64(counts),
+		uint64(c.Hi), uint64(c.Lo), uint64(c.Bits), uint64(c.Payload), uint64(c.N))
+}
+
+// Unpack128 is its inverse for one of the pairs; long says which. c must have room for their length.
+func (c *Columns) Unpack128(q *device.Queue, at int, keys, payloads device.Ptr, n int, long bool) {
+	lo, whole := device.Ptr(0), uint64(0)
+	if c.Lo != 0 {
+		lo = c.Lo.Add(8 * at)
 	}
+	if long {
+		whole = 1
+	}
+	q.Copy(c.Payload.Add(4*at), payloads, 4*n)
+	q.Launch("tree.unpack_128", grid(q, n), uint64(c.Hi.Add(8*at)), uint64(lo), uint64(c.Bits.Add(at)), uint64(keys), uint64(n), whole)
 }
 
 // An Image is a built tree on a device. It is immutable; Free gives its memory back.

@@ -13,7 +13,8 @@ import (
 const levelSize = int(unsafe.Sizeof(level{}))
 
 var twins = map[string]device.Twin{
-	"columns_32": columns32, "columns_128": columns128, "records": records, "keep": keep, "gather": gather,
+	"columns_32": columns32, "columns_128": columns128,
+	"pack_32": pack32, "unpack_32": unpack32, "pack_128": pack128, "unpack_128": unpack128, "records": records, "keep": keep, "gather": gather,
 	"borders": borders, "row_ends": rowEnds,
 	"by_length": byLength, "classes": classes, "entries": entries, "starts": starts,
 	"inherit": inherit, "paint": paint, "link": link, "leaves": leaves,
@@ -75,6 +76,65 @@ func columns128(m device.Memory, a []uint64) {
 		hi[i], payload[i], length[i] = r[0], uint32(r[2]), uint8(r[2]>>32)
 		if lo != nil {
 			lo[i] = r[1]
+		}
+	}
+}
+
+func pack32(m device.Memory, a []uint64) {
+	n := int(a[3])
+	keys, hi, length := device.View[uint64](m, a[0], n), device.View[uint64](m, a[1], n), device.View[uint8](m, a[2], n)
+	for i := range n {
+		keys[i] = hi[i]>>32<<8 | uint64(length[i])
+	}
+}
+
+func unpack32(m device.Memory, a []uint64) {
+	n := int(a[3])
+	hi, length, keys := device.View[uint64](m, a[0], n), device.View[uint8](m, a[1], n), device.View[uint64](m, a[2], n)
+	for i, k := range keys {
+		hi[i], length[i] = k>>8<<32, uint8(k)
+	}
+}
+
+func pack128(m device.Memory, a []uint64) {
+	n := int(a[9])
+	counts := device.View[uint64](m, a[4], 2)
+	hi, lo := device.View[uint64](m, a[5], n), column[uint64](m, a[6], n)
+	length, payload := device.View[uint8](m, a[7], n), device.View[uint32](m, a[8], n)
+	for i := range n {
+		k, to := [2]uint64{hi[i], at(lo, i)}, 0
+		switch b := length[i]; {
+		case b < 64:
+			k[0] |= 1 << (63 - b)
+		case b < 128:
+			k[1] |= 1 << (127 - b)
+		default:
+			to = 1
+		}
+		place := int(counts[to])
+		device.View[[2]uint64](m, a[2*to], place+1)[place] = k
+		device.View[uint32](m, a[2*to+1], place+1)[place] = payload[i]
+		counts[to]++
+	}
+}
+
+func unpack128(m device.Memory, a []uint64) {
+	n := int(a[4])
+	hi, lo, length := device.View[uint64](m, a[0], n), column[uint64](m, a[1], n), device.View[uint8](m, a[2], n)
+	for i, k := range device.View[[2]uint64](m, a[3], n) {
+		b := 128
+		switch {
+		case a[5] != 0:
+		case k[1] != 0:
+			b = 127 - bits.TrailingZeros64(k[1])
+			k[1] &= k[1] - 1
+		default:
+			b = 63 - bits.TrailingZeros64(k[0])
+			k[0] &= k[0] - 1
+		}
+		hi[i], length[i] = k[0], uint8(b)
+		if lo != nil {
+			lo[i] = k[1]
 		}
 	}
 }

@@ -272,6 +272,9 @@ func (m *Map) Free(q *device.Queue) {
 	m.sizes.maps, m.table = nil, 0
 }
 
+// Kind is what the map's pairs are.
+func (m *Map) Kind() Kind { return m.kind }
+
 // Len is the number of pairs.
 func (m *Map) Len() int { return m.sizes.len() }
 
