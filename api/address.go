@@ -36,28 +36,17 @@ func ParseAddr(s string) (netip.Addr, error) {
 	return addr.Unmap(), nil
 }
 
-// parseAddrBytes is ParseAddr for a part of a buffer, without copying it.
-func parseAddrBytes(b []byte) (netip.Addr, error) {
-	// Nothing keeps the string: addresses hold none without a zone, zones are copied when they
-	// are interned, and ParseAddr's errors are new text.
-	return ParseAddr(unsafe.String(unsafe.SliceData(b), len(b)))
-}
+// borrow gives a part of a buffer as a string without copying it, for ParseAddr and parsePrefix.
+// Nothing of theirs keeps the string: addresses hold none without a zone, zones are copied when
+// they are interned, and their errors are new text.
+func borrow(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // parsePrefix reads the prefix of a request. Host bits are an error that names the prefix
 // meant; an IPv4-mapped IPv6 prefix gives the IPv4 one.
 func parsePrefix(s string) (netip.Prefix, error) {
-	switch {
-	case s == "":
-		return netip.Prefix{}, errors.New("no prefix: ask for /api/v1/routes/192.0.2.0/24")
-	case len(s) > maxAddrText:
-		return netip.Prefix{}, fmt.Errorf("not a prefix: %d bytes are too long for one", len(s))
-	}
-	p, err := netip.ParsePrefix(s)
+	p, err := readPrefix(s)
 	if err != nil {
-		if !strings.Contains(s, "/") {
-			return netip.Prefix{}, errors.New("not a prefix: it has no length, as /24 (addresses are asked for at /api/v1/lookup/{ip})")
-		}
-		return netip.Prefix{}, fmt.Errorf("not a prefix: %s", reason(err, "netip.ParsePrefix", s))
+		return netip.Prefix{}, err
 	}
 	if p.Addr().Is4In6() {
 		if p.Bits() < 96 {
@@ -67,6 +56,24 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	}
 	if m := p.Masked(); m != p {
 		return netip.Prefix{}, fmt.Errorf("prefix %s has host bits set: ask for %s", p, m)
+	}
+	return p, nil
+}
+
+// readPrefix reads a prefix as it stands: it may have host bits and be IPv4-mapped.
+func readPrefix(s string) (netip.Prefix, error) {
+	switch {
+	case s == "":
+		return netip.Prefix{}, errors.New("no prefix: it is empty")
+	case len(s) > maxAddrText:
+		return netip.Prefix{}, fmt.Errorf("not a prefix: %d bytes are too long for one", len(s))
+	}
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		if !strings.Contains(s, "/") {
+			return netip.Prefix{}, errors.New("not a prefix: it has no length, as /24 (addresses are asked for at /api/v1/lookup/{ip})")
+		}
+		return netip.Prefix{}, fmt.Errorf("not a prefix: %s", reason(err, "netip.ParsePrefix", s))
 	}
 	return p, nil
 }

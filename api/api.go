@@ -38,7 +38,8 @@ type Deps struct {
 // Build says what was built, for /api/v1/status and the metric ribwarp_build_info.
 type Build struct{ Version, Commit, Date string }
 
-// API answers HTTP requests. Make one with New; it is safe for concurrent use.
+// API answers HTTP requests: it is an http.Handler. Make one with New; it is safe for concurrent
+// use. It holds generations for listings that broke off, until Close.
 type API struct {
 	deps    Deps
 	started time.Time
@@ -46,8 +47,8 @@ type API struct {
 	metrics *metrics
 	tables  tableInfo
 	header  atomic.Pointer[generationHeader]
+	held    held
 	singles sync.Pool // of *single
-	batches sync.Pool // of *batch
 	bodies  sync.Pool // of *[]byte, what a JSON body is read into
 }
 
@@ -66,14 +67,21 @@ func New(d Deps) *API {
 	a := &API{deps: d, started: time.Now()}
 	a.metrics = newMetrics(a)
 	a.singles.New = func() any { return &single{counts: a.metrics.lookups.shard()} }
-	a.batches.New = func() any { return &batch{counts: a.metrics.lookups.shard()} }
 	a.bodies.New = func() any { return new([]byte) }
 	a.router = a.routes()
 	return a
 }
 
-// Handler gives the service as a handler, for NewServer or a server of one's own.
-func (a *API) Handler() http.Handler { return a.router }
+// Handler gives the service as a handler, for NewServer, which closes it at the server's shutdown,
+// or for a server of one's own, behind which Close must be called.
+func (a *API) Handler() http.Handler { return a }
+
+// ServeHTTP implements http.Handler.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.router.ServeHTTP(w, r) }
+
+// Close gives back the generations that are held for listings. Requests are still answered,
+// but a listing that breaks off can no longer go on once its generation is replaced.
+func (a *API) Close() { a.held.close() }
 
 // routes says which handler answers what.
 func (a *API) routes() *gin.Engine {
@@ -92,7 +100,9 @@ func (a *API) routes() *gin.Engine {
 		r.HEAD(path, h)
 	}
 	get("/api/v1/lookup/:ip", a.lookup)
-	r.POST("/api/v1/lookup", a.bulk)
+	r.POST("/api/v1/lookup", newBulk(a, addressWords, a.metrics.lookups, func() kind[netip.Addr] { return new(addresses) }).serve)
+	get("/api/v1/routes", a.list)
+	r.POST("/api/v1/routes", newBulk(a, prefixWords, a.metrics.finds, func() kind[netip.Prefix] { return prefixes{} }).serve)
 	get("/api/v1/routes/*prefix", a.prefix) // a wildcard: a prefix holds a slash
 	get("/api/v1/peers", a.peers)
 	get("/api/v1/status", a.status)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -16,31 +17,48 @@ import (
 	"github.com/ribwarp/ribwarp/rib"
 )
 
-// bulk answers POST /api/v1/lookup, whose body is JSON or a stream of lines.
-func (a *API) bulk(c *gin.Context) {
+// A bulk answers many questions of one kind in one request, whose body is JSON or a stream of
+// lines.
+type bulk[K any] struct {
+	api *API
+	words
+	batches sync.Pool // of *batch[K]
+}
+
+// newBulk makes the endpoint. newKind makes what each batch asks with.
+func newBulk[K any](a *API, w words, counters *lookupCounters, newKind func() kind[K]) *bulk[K] {
+	b := &bulk[K]{api: a, words: w}
+	b.batches.New = func() any {
+		return &batch[K]{kind: newKind(), field: w.field, counts: counters.shard()}
+	}
+	return b
+}
+
+// serve answers a request.
+func (b *bulk[K]) serve(c *gin.Context) {
 	h := c.Request.Header
 	if enc := h.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
-		a.refuse(c, http.StatusUnsupportedMediaType, "the body is encoded as %q: send it as it is", cut(enc, 32))
+		b.api.refuse(c, http.StatusUnsupportedMediaType, "the body is encoded as %q: send it as it is", cut(enc, 32))
 		return
 	}
-	kind, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	form, _, err := mime.ParseMediaType(h.Get("Content-Type"))
 	if err != nil {
-		kind = ""
+		form = ""
 	}
 	var answer func(*gin.Context, *rib.Generation)
-	switch kind {
+	switch form {
 	case "application/json":
-		answer = a.bulkJSON
+		answer = b.json
 	case "application/x-ndjson":
-		answer = func(c *gin.Context, g *rib.Generation) { a.stream(c, g, lineIP) }
+		answer = func(c *gin.Context, g *rib.Generation) { b.stream(c, g, b.inJSON) }
 	case "text/plain":
-		answer = func(c *gin.Context, g *rib.Generation) { a.stream(c, g, textIP) }
+		answer = func(c *gin.Context, g *rib.Generation) { b.stream(c, g, b.inText) }
 	default:
 		c.Writer.Header().Set("Accept", "application/json, application/x-ndjson, text/plain")
-		a.refuse(c, http.StatusUnsupportedMediaType, "Content-Type is %q: send application/json for {\"ips\":[...]}, application/x-ndjson or text/plain for one address a line", cut(h.Get("Content-Type"), 64))
+		b.api.refuse(c, http.StatusUnsupportedMediaType, "Content-Type is %q: send application/json for {%q:[...]}, application/x-ndjson or text/plain for one %s a line", cut(h.Get("Content-Type"), 64), b.array, b.one)
 		return
 	}
-	g := a.acquire(c)
+	g := b.api.acquire(c)
 	if g == nil {
 		return
 	}
@@ -48,72 +66,64 @@ func (a *API) bulk(c *gin.Context) {
 	answer(c, g)
 }
 
-// textIP gives the address in a line of text.
-func textIP(line []byte) ([]byte, error) {
-	line = bytes.TrimSpace(line)
-	if len(line) == 0 {
-		return nil, errors.New("no address: the line is empty")
-	}
-	return line, nil
-}
-
-// bulkJSON answers {"ips":[...]} by {"generation":N,"results":[...]}. The whole body is read
-// and checked before the answer begins.
-func (a *API) bulkJSON(c *gin.Context, g *rib.Generation) {
+// json answers {"ips":[...]} by {"generation":N,"results":[...]}. The whole body is read and
+// checked before the answer begins.
+func (b *bulk[K]) json(c *gin.Context, g *rib.Generation) {
+	a := b.api
 	pooled := a.bodies.Get().(*[]byte)
 	defer a.bodies.Put(pooled)
-	body, ok := a.readBody(c, (*pooled)[:0])
+	body, ok := a.readBody(c, (*pooled)[:0], b.many)
 	*pooled = body[:0]
 	if !ok {
 		return
 	}
 	limit := a.deps.Limits.MaxIPsJSON
-	switch err := walkIPs(body, limit, func([]byte) error { return nil }); {
-	case errors.Is(err, errMoreIPs):
-		a.refuse(c, http.StatusRequestEntityTooLarge, "more than %d addresses: send them as a stream of lines (application/x-ndjson or text/plain), which has no limit", limit)
+	switch err := b.walk(body, limit, func([]byte) error { return nil }); {
+	case errors.Is(err, errTooMany):
+		a.refuse(c, http.StatusRequestEntityTooLarge, "more than %d %s: send them as a stream of lines (application/x-ndjson or text/plain), which has no limit", limit, b.many)
 		return
 	case err != nil:
 		a.refuse(c, http.StatusBadRequest, "%v", err)
 		return
 	}
 
-	b := a.batches.Get().(*batch)
-	defer a.batches.Put(b)
-	defer b.end()
-	b.begin(endpointJSON, g, a.emitter(c, typeJSON))
-	b.out = append(b.out, `{"generation":`...)
-	b.out = appendInt(b.out, g.Number)
-	b.out = append(b.out, `,"results":[`...)
-	err := walkIPs(body, limit, func(ip []byte) error {
-		b.add(ip, 0)
-		if b.full() {
-			return b.answer()
+	all := b.batches.Get().(*batch[K])
+	defer b.batches.Put(all)
+	defer all.end()
+	all.begin(endpointJSON, g, a.emitter(c, typeJSON))
+	all.out = append(all.out, `{"generation":`...)
+	all.out = appendInt(all.out, g.Number)
+	all.out = append(all.out, `,"results":[`...)
+	err := b.walk(body, limit, func(text []byte) error {
+		all.add(text, 0)
+		if all.full() {
+			return all.answer()
 		}
 		return nil
 	})
 	if err == nil {
-		err = b.answer()
+		err = all.answer()
 	}
 	if err != nil {
 		a.cannotGoOn(c, g, err)
 		return
 	}
-	b.out = append(b.out, ']', '}', '\n')
+	all.out = append(all.out, ']', '}', '\n')
 	if !c.Writer.Written() {
-		writeJSON(c, b.out)
+		writeJSON(c, all.out)
 		return
 	}
-	if err := b.flush(); err != nil {
+	if err := all.flush(); err != nil {
 		a.cannotGoOn(c, g, err)
 	}
 }
 
 // readBody reads the whole body into buf, and answers the request if it cannot. The deadline is
-// the server's.
-func (a *API) readBody(c *gin.Context, buf []byte) (body []byte, ok bool) {
+// the server's; what is what the body is about.
+func (a *API) readBody(c *gin.Context, buf []byte, what string) (body []byte, ok bool) {
 	limit := a.deps.Limits.MaxBody
 	tooLarge := func() {
-		a.refuse(c, http.StatusRequestEntityTooLarge, "the body is longer than %d bytes: send the addresses as a stream of lines (application/x-ndjson or text/plain), which has no limit", limit)
+		a.refuse(c, http.StatusRequestEntityTooLarge, "the body is longer than %d bytes: send the %s as a stream of lines (application/x-ndjson or text/plain), which has no limit", limit, what)
 	}
 	if c.Request.ContentLength > limit {
 		tooLarge()
@@ -175,27 +185,28 @@ func (e errStalled) Error() string {
 	return fmt.Sprintf("no whole line came in for %s: the stream ends here", time.Duration(e))
 }
 
-// stream answers lines by NDJSON, in order. ipIn finds the address in a line.
-func (a *API) stream(c *gin.Context, g *rib.Generation, ipIn func(line []byte) ([]byte, error)) {
+// stream answers lines by NDJSON, in order. in finds the question in a line.
+func (b *bulk[K]) stream(c *gin.Context, g *rib.Generation, in func(line []byte) ([]byte, error)) {
+	a := b.api
 	ctl := http.NewResponseController(c.Writer)
 	_ = ctl.EnableFullDuplex() // answers go out while lines come in; HTTP/2 does so anyway
 
-	b := a.batches.Get().(*batch)
-	defer a.batches.Put(b)
-	defer b.end()
-	b.begin(endpointStream, g, a.emitter(c, typeNDJSON))
+	some := b.batches.Get().(*batch[K])
+	defer b.batches.Put(some)
+	defer some.end()
+	some.begin(endpointStream, g, a.emitter(c, typeNDJSON))
 
 	limits := a.deps.Limits
-	in := newLines(c.Request.Body, limits.MaxLine)
+	body := newLines(c.Request.Body, limits.MaxLine)
 	for {
-		if in.progress() {
+		if body.progress() {
 			_ = ctl.SetReadDeadline(time.Now().Add(limits.Progress))
 		}
-		readErr := in.fill()
-		for line, ok := in.next(); ok; line, ok = in.next() {
-			addLine(b, line, ipIn)
-			if b.full() {
-				if err := b.answer(); err != nil {
+		readErr := body.fill()
+		for line, ok := body.next(); ok; line, ok = body.next() {
+			some.addLine(line, in)
+			if some.full() {
+				if err := some.answer(); err != nil {
 					a.cannotGoOn(c, g, err)
 					return
 				}
@@ -203,14 +214,14 @@ func (a *API) stream(c *gin.Context, g *rib.Generation, ipIn func(line []byte) (
 		}
 		stalled := errors.Is(readErr, os.ErrDeadlineExceeded)
 		if stalled {
-			if b.full() {
-				_ = b.answer()
+			if some.full() {
+				_ = some.answer()
 			}
-			b.addBad(nil, in.number+1, errStalled(limits.Progress))
+			some.addBad(nil, body.number+1, errStalled(limits.Progress))
 		}
-		err := b.answer()
+		err := some.answer()
 		if err == nil {
-			err = b.flush()
+			err = some.flush()
 		}
 		if err != nil {
 			a.cannotGoOn(c, g, err)
@@ -237,15 +248,15 @@ func (a *API) stream(c *gin.Context, g *rib.Generation, ipIn func(line []byte) (
 }
 
 // addLine puts one line into the batch.
-func addLine(b *batch, l line, ipIn func([]byte) ([]byte, error)) {
+func (b *batch[K]) addLine(l line, in func([]byte) ([]byte, error)) {
 	if l.err != nil {
 		b.addBad(l.text, l.number, l.err)
 		return
 	}
-	ip, err := ipIn(l.text)
+	text, err := in(l.text)
 	if err != nil {
 		b.addBad(bytes.TrimSpace(l.text), l.number, err)
 		return
 	}
-	b.add(ip, l.number)
+	b.add(text, l.number)
 }

@@ -329,6 +329,14 @@ func TestEveryRequestGivesItsGenerationBack(t *testing.T) {
 	w.do(http.MethodPost, lookupPath, "application/json", `{`)
 	w.do(http.MethodPost, lookupPath, "text/plain", "10.0.0.1\n")
 	w.do(http.MethodPost, lookupPath, "application/xml", "")
+	w.do(http.MethodPost, listPath, "application/json", `{"prefixes":["10.0.0.0/8"]}`)
+	w.do(http.MethodPost, listPath, "text/plain", "10.0.0.0/8\nx\n")
+	w.get(listPath + "?limit=0")
+	w.get(listPath + "?cursor=2,10.0.0.0/8")
+	w.do(http.MethodHead, listPath, "", "")
+	w.list("limit=1")
+	w.list("cursor=1,10.0.0.0/8")
+	w.api.Close() // but for those of listings, tested there
 	select {
 	case <-closed:
 		t.Fatal("closed while published")

@@ -21,7 +21,7 @@ func FuzzBulkJSON(f *testing.F) {
 	}
 	w := newWorld(f, func(d *Deps) { d.Limits = Limits{MaxBody: 1 << 16, MaxIPsJSON: 1000} })
 	f.Fuzz(func(t *testing.T, body []byte) {
-		rec := post(w, "application/json", body)
+		rec := post(w, lookupPath, "application/json", body)
 		if !json.Valid(rec.Body.Bytes()) || !utf8.Valid(rec.Body.Bytes()) {
 			t.Fatalf("answer is not JSON: %q", rec.Body)
 		}
@@ -52,6 +52,7 @@ func FuzzStream(f *testing.F) {
 	for _, seed := range []string{
 		"10.1.2.3\n2001:db8::1\n", "10.1.2.3", "\r\n\n\r\n", "\"10.1.2.3\"\n{\"ip\":\"::1\"}\n", "{\"ip\":\"\\u0031\"}", "\xff\xfe\n\x00\n",
 		"\xef\xbb\xbf10.1.2.3\n", strings.Repeat("a", 200) + "\n1.1.1.1\n", strings.Repeat("a", 70), "fe80::1%eth0\n1.2.3.0/24\n",
+		"10.0.0.0/8\n10.0.0.1/8\n::ffff:10.0.0.0/104\n", "{\"prefix\":\"10.0.0.0/8\"}\n\"2001:db8::/32\"",
 	} {
 		f.Add([]byte(seed), true, uint8(3))
 		f.Add([]byte(seed), false, uint8(64))
@@ -62,23 +63,25 @@ func FuzzStream(f *testing.F) {
 		if text {
 			kind = "text/plain"
 		}
-		rec := post(w, kind, body)
-		if rec.Code != http.StatusOK {
-			t.Fatalf("status %d: %s", rec.Code, rec.Body)
-		}
 		want := bytes.Count(body, []byte{'\n'})
 		if len(body) > 0 && body[len(body)-1] != '\n' {
 			want++
 		}
-		got := 0
-		for line := range bytes.Lines(rec.Body.Bytes()) {
-			got++
-			if !json.Valid(line) || !utf8.Valid(line) {
-				t.Fatalf("answer %d is not JSON: %q", got, line)
+		for _, path := range []string{lookupPath, listPath} {
+			rec := post(w, path, kind, body)
+			if rec.Code != http.StatusOK {
+				t.Fatalf("%s: status %d: %s", path, rec.Code, rec.Body)
 			}
-		}
-		if got != want {
-			t.Fatalf("%d answers for %d lines", got, want)
+			got := 0
+			for line := range bytes.Lines(rec.Body.Bytes()) {
+				got++
+				if !json.Valid(line) || !utf8.Valid(line) {
+					t.Fatalf("%s: answer %d is not JSON: %q", path, got, line)
+				}
+			}
+			if got != want {
+				t.Fatalf("%s: %d answers for %d lines", path, got, want)
+			}
 		}
 		whole, _ := readLines(bytes.NewReader(body), 64, readPiece)
 		small, _ := readLines(&smallReader{body, max(1, int(piece))}, 64, 130)
@@ -93,8 +96,8 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-func post(w *world, kind string, body []byte) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(http.MethodPost, lookupPath, bytes.NewReader(body))
+func post(w *world, path, kind string, body []byte) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body))
 	r.Header.Set("Content-Type", kind)
 	rec := httptest.NewRecorder()
 	w.api.Handler().ServeHTTP(rec, r)
@@ -125,8 +128,10 @@ func FuzzPaths(f *testing.F) {
 			r.URL.Path = path + text
 			rec := httptest.NewRecorder()
 			w.api.Handler().ServeHTTP(rec, r)
-			if !json.Valid(rec.Body.Bytes()) {
-				t.Fatalf("%s%q: not JSON: %q", path, text, rec.Body)
+			for line := range bytes.Lines(rec.Body.Bytes()) { // one, but for a listing
+				if !json.Valid(line) {
+					t.Fatalf("%s%q: not JSON: %q", path, text, line)
+				}
 			}
 			switch rec.Code {
 			case http.StatusOK, http.StatusBadRequest, http.StatusNotFound:

@@ -1,9 +1,7 @@
 package api
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"unicode/utf8"
 )
@@ -37,7 +35,7 @@ func appendString[T string | []byte](dst []byte, s T) []byte {
 	return append(dst, '"')
 }
 
-// A scanner reads the two JSON forms that requests have: {"ips":["..."]} and {"ip":"..."}. It
+// A scanner reads the two JSON forms that requests have, as {"ips":["..."]} and {"ip":"..."}. It
 // descends into nothing else, so that depth costs nothing, and takes nothing it does not know.
 type scanner struct {
 	text []byte
@@ -122,43 +120,6 @@ func (s *scanner) key(want string) error {
 	return nil
 }
 
-// errMoreIPs says that a JSON body holds more addresses than it may.
-var errMoreIPs = errors.New("too many addresses")
-
-// walkIPs calls each with the addresses in {"ips":["...", ...]}, at most most of them, and
-// gives the first thing that is wrong with the body.
-func walkIPs(body []byte, most int, each func(ip []byte) error) error {
-	s := scanner{text: body}
-	if !s.take('{') {
-		return s.wanted(`object {"ips":["192.0.2.1"]}`)
-	}
-	if err := s.key("ips"); err != nil {
-		return err
-	}
-	if !s.take('[') {
-		return s.wanted("array of addresses")
-	}
-	for n := 0; n > 0 || s.next() != ']'; {
-		ip, err := s.str("address as a string")
-		if err != nil {
-			return err
-		}
-		if n++; n > most {
-			return errMoreIPs
-		}
-		if err := each(ip); err != nil {
-			return err
-		}
-		if !s.take(',') {
-			break
-		}
-	}
-	if !s.take(']') {
-		return s.wanted("comma or end of the array")
-	}
-	return s.close()
-}
-
 // close takes the end of an object, behind which nothing may be.
 func (s *scanner) close() error {
 	if s.take(',') {
@@ -174,31 +135,4 @@ func (s *scanner) close() error {
 		return fmt.Errorf("JSON has something behind its end at byte %d", s.at)
 	}
 	return nil
-}
-
-// lineIP gives the address in a line of NDJSON: {"ip":"..."} or "...".
-func lineIP(line []byte) ([]byte, error) {
-	s := scanner{text: line}
-	switch s.next() {
-	case '"':
-		ip, err := s.str("address")
-		if err == nil && !s.end() {
-			err = fmt.Errorf("JSON has something behind its end at byte %d", s.at)
-		}
-		return ip, err
-	case '{':
-		s.at++
-		if err := s.key("ip"); err != nil {
-			return nil, err
-		}
-		ip, err := s.str("address as a string")
-		if err != nil {
-			return nil, err
-		}
-		return ip, s.close()
-	}
-	if len(bytes.TrimSpace(line)) == 0 {
-		return nil, errors.New("no address: the line is empty")
-	}
-	return nil, errors.New(`not a line of NDJSON: it must be {"ip":"192.0.2.1"} or "192.0.2.1"`)
 }

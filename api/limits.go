@@ -10,7 +10,8 @@ type Limits struct {
 	// MaxBody is the largest JSON body in bytes; larger ones get 413. Streams of lines have no
 	// such limit, they take constant memory. Default 8 MiB.
 	MaxBody int64
-	// MaxIPsJSON is how many addresses a JSON body may hold; more get 413. Default 100,000.
+	// MaxIPsJSON is how many addresses, or prefixes, a JSON body may hold; more get 413. Default
+	// 100,000.
 	MaxIPsJSON int
 	// MaxLine is the longest line of a stream in bytes, its end not counted. A longer one is
 	// answered by an error and the stream goes on. Default 4,096.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -76,6 +77,11 @@ func TestUnknownPathsAndMethodsAreProblems(t *testing.T) {
 	if rec.Header().Get("Allow") != "POST" {
 		t.Errorf("Allow %q", rec.Header().Get("Allow"))
 	}
+	rec = w.do(http.MethodDelete, listPath, "", "")
+	wantProblem(t, rec, http.StatusMethodNotAllowed, "DELETE is not allowed")
+	if allow := rec.Header().Get("Allow"); !strings.Contains(allow, "GET") || !strings.Contains(allow, "POST") {
+		t.Errorf("Allow %q", allow)
+	}
 	rec = w.do(http.MethodDelete, "/api/v1/lookup/10.1.2.3", "", "")
 	wantProblem(t, rec, http.StatusMethodNotAllowed, "DELETE is not allowed")
 }
@@ -103,6 +109,7 @@ func TestBeforeTheFirstGenerationLookupsAre503(t *testing.T) {
 	}
 	for _, kind := range []string{"application/json", "application/x-ndjson", "text/plain"} {
 		wantProblem(t, w.do(http.MethodPost, "/api/v1/lookup", kind, "10.0.0.1\n"), http.StatusServiceUnavailable, "no generation")
+		wantProblem(t, w.do(http.MethodPost, listPath, kind, "10.0.0.0/8\n"), http.StatusServiceUnavailable, "no generation")
 	}
 }
 
@@ -124,6 +131,8 @@ func (brokenTable) Lookup4([]lpm.Handle, []uint32) error    { return errBroken }
 func (brokenTable) Lookup6([]lpm.Handle, []lpm.Addr6) error { return errBroken }
 func (brokenTable) Close() error                            { return nil }
 
+func (brokenTable) FindAll([]lpm.Handle, []netip.Prefix) error { return errBroken }
+
 func brokenWorld(t *testing.T) *world {
 	w := emptyWorld(t, nil)
 	w.gens.Publish(&rib.Generation{Number: 1, Table: brokenTable{}})
@@ -135,6 +144,8 @@ func TestTableThatCannotBeSearchedIs500(t *testing.T) {
 	wantProblem(t, w.get("/api/v1/lookup/10.0.0.1"), http.StatusInternalServerError, "device lost")
 	wantProblem(t, w.do(http.MethodPost, "/api/v1/lookup", "application/json", `{"ips":["10.0.0.1"]}`), http.StatusInternalServerError, "device lost")
 	wantProblem(t, w.do(http.MethodPost, "/api/v1/lookup", "text/plain", "10.0.0.1"), http.StatusInternalServerError, "device lost")
+	wantProblem(t, w.do(http.MethodPost, listPath, "application/json", `{"prefixes":["10.0.0.0/8"]}`), http.StatusInternalServerError, "device lost")
+	wantProblem(t, w.do(http.MethodPost, listPath, "text/plain", "10.0.0.0/8"), http.StatusInternalServerError, "device lost")
 }
 
 func TestPanicBecomesAProblemAndIsCounted(t *testing.T) {

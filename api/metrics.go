@@ -13,7 +13,8 @@ import (
 
 // metrics are what requests count. What is only read when asked for is in state.
 type metrics struct {
-	lookups  *lookupCounters
+	lookups  *lookupCounters // of addresses
+	finds    *lookupCounters // of prefixes
 	panics   prometheus.Counter
 	aborted  [abortReasons]prometheus.Counter
 	requests *prometheus.HistogramVec
@@ -31,7 +32,8 @@ const (
 // newMetrics registers everything.
 func newMetrics(a *API) *metrics {
 	m := &metrics{
-		lookups: newLookupCounters(),
+		lookups: newLookupCounters("ribwarp_lookups_total", "Addresses looked up, by address family (none if it was not an address), result (hit, miss, invalid) and endpoint (single, json, stream)."),
+		finds:   newLookupCounters("ribwarp_finds_total", "Prefixes asked for exactly, by address family (none if it was not a prefix), result (hit, miss, invalid) and endpoint (single, json, stream)."),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ribwarp_http_panics_total",
 			Help: "HTTP requests whose handler panicked.",
@@ -50,11 +52,11 @@ func newMetrics(a *API) *metrics {
 	for i, reason := range [abortReasons]string{"client", "timeout", "table"} {
 		m.aborted[i] = aborted.WithLabelValues(reason)
 	}
-	for _, route := range []string{"/api/v1/lookup/:ip", "/api/v1/lookup", "/api/v1/routes/*prefix"} {
+	for _, route := range []string{"/api/v1/lookup/:ip", "/api/v1/lookup", "/api/v1/routes/*prefix", "/api/v1/routes"} {
 		m.ok[route] = m.requests.WithLabelValues(route, "200")
 	}
 	a.deps.Metrics.MustRegister(
-		m.lookups, m.panics, aborted, m.requests, &state{a},
+		m.lookups, m.finds, m.panics, aborted, m.requests, &state{a},
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
@@ -134,20 +136,18 @@ func (l *lookupCounts) addTally(e endpoint, t lookupTally) {
 	of.invalid.Add(t.invalid)
 }
 
-// lookupCounters is ribwarp_lookups_total. Whatever counts lookups is pooled, and a pool keeps
-// its objects by processor: each object has one shard, so processors seldom share a counter.
+// lookupCounters is a metric of lookups, or of finds. Whatever counts many is pooled, and a pool
+// keeps its objects by processor: each object has one shard, so processors seldom share a counter.
 type lookupCounters struct {
 	shards []lookupCounts
 	given  atomic.Uint32
 	desc   *prometheus.Desc
 }
 
-func newLookupCounters() *lookupCounters {
+func newLookupCounters(name, help string) *lookupCounters {
 	return &lookupCounters{
 		shards: make([]lookupCounts, runtime.GOMAXPROCS(0)),
-		desc: prometheus.NewDesc("ribwarp_lookups_total",
-			"Addresses looked up, by address family (none if it was not an address), result (hit, miss, invalid) and endpoint (single, json, stream).",
-			[]string{"family", "result", "endpoint"}, nil),
+		desc:   prometheus.NewDesc(name, help, []string{"family", "result", "endpoint"}, nil),
 	}
 }
 

@@ -89,7 +89,7 @@ func (a *API) recovered(c *gin.Context, p any, start time.Time) {
 }
 
 func (a *API) noRoute(c *gin.Context) {
-	a.refuse(c, http.StatusNotFound, "no such endpoint: there are /api/v1/lookup/{ip}, /api/v1/lookup (POST), /api/v1/routes/{prefix}, /api/v1/peers, /api/v1/status, /healthz, /readyz and /metrics")
+	a.refuse(c, http.StatusNotFound, "no such endpoint: there are /api/v1/lookup/{ip}, /api/v1/lookup (POST), /api/v1/routes (GET and POST), /api/v1/routes/{prefix}, /api/v1/peers, /api/v1/status, /healthz, /readyz and /metrics")
 }
 
 func (a *API) noMethod(c *gin.Context) {

@@ -31,13 +31,20 @@ func (q routesQuery) any() bool { return q.more || q.less || q.paths }
 // prefix answers GET /api/v1/routes/{prefix}. A prefix that is not in the table is 404, unless
 // something is asked for that it may have nevertheless (include): then its route is null.
 func (a *API) prefix(c *gin.Context) {
+	text := strings.TrimPrefix(c.Param("prefix"), "/")
+	if text == "" {
+		a.list(c)
+		return
+	}
 	g := a.acquire(c)
 	if g == nil {
 		return
 	}
 	defer g.Release()
-	p, err := parsePrefix(strings.TrimPrefix(c.Param("prefix"), "/"))
+	counts := a.metrics.finds.shard()
+	p, err := parsePrefix(text)
 	if err != nil {
+		counts.invalid(endpointSingle)
 		a.refuse(c, http.StatusBadRequest, "%v", err)
 		return
 	}
@@ -47,6 +54,7 @@ func (a *API) prefix(c *gin.Context) {
 		return
 	}
 	h := g.Table.Find(p)
+	counts.add(endpointSingle, p.Addr().Is4(), h != lpm.None)
 	if h == lpm.None && !q.any() {
 		a.refuse(c, http.StatusNotFound, "%s is not in the table of generation %d; ?include=less-specifics,more-specifics shows what is around it", p, g.Number)
 		return
@@ -59,12 +67,7 @@ func (a *API) prefix(c *gin.Context) {
 // writeRoutes writes the answer in pieces, for it may hold maxLimit routes.
 func (a *API) writeRoutes(c *gin.Context, g *rib.Generation, p netip.Prefix, h lpm.Handle, q routesQuery) error {
 	emit := a.emitter(c, typeJSON)
-	out := append(make([]byte, 0, 1024), `{"generation":`...)
-	out = appendInt(out, g.Number)
-	out = append(out, `,"prefix":"`...)
-	out = p.AppendTo(out)
-	out = append(out, `","route":`...)
-	out = appendRoute(out, g.Route(h))
+	out := appendExact(make([]byte, 0, 1024), p, h, g)
 
 	list := func(name string, handles []lpm.Handle) error {
 		out = append(out, `,"`...)
@@ -175,6 +178,16 @@ func (q *routesQuery) include(list string) error {
 
 // originNames are the ORIGIN codes of RFC 4271 as words.
 var originNames = [...]string{rib.OriginIGP: "igp", rib.OriginEGP: "egp", rib.OriginIncomplete: "incomplete"}
+
+// appendExact appends the answer for one prefix, whose route has handle h, without its end.
+func appendExact(dst []byte, p netip.Prefix, h lpm.Handle, g *rib.Generation) []byte {
+	dst = append(dst, `{"generation":`...)
+	dst = appendInt(dst, g.Number)
+	dst = append(dst, `,"prefix":"`...)
+	dst = p.AppendTo(dst)
+	dst = append(dst, `","route":`...)
+	return appendRoute(dst, g.Route(h))
+}
 
 // appendRoute appends a route as an object, null for the zero route.
 func appendRoute(dst []byte, rt rib.Route) []byte {

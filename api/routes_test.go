@@ -128,7 +128,7 @@ func TestRoutesShowsThePathsOfAllPeers(t *testing.T) {
 func TestRoutesRefusesBadRequests(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, c := range []struct{ target, detail string }{
-		{"", "no prefix"},
+		{"/", "not a prefix"},
 		{"10.0.0.1", "has no length"},
 		{"10.0.0.0/", "not a prefix"},
 		{"10.0.0.0/33", "prefix length out of range"},

@@ -12,10 +12,11 @@ const (
 
 // NewServer makes a server for addr with every timeout set: l.Progress to send a header, to
 // send a body and to read an answer. The handler of this package moves the last two along with
-// the progress of a stream, so that a stream may take any time as long as it moves.
+// the progress of a stream, so that a stream may take any time as long as it moves. A handler with
+// a Close, as API's has, is closed when the server's Shutdown begins.
 func NewServer(addr string, handler http.Handler, l Limits) *http.Server {
 	l = l.withDefaults()
-	return &http.Server{
+	srv := &http.Server{
 		Addr:              addr,
 		Handler:           handler,
 		ReadHeaderTimeout: l.Progress,
@@ -24,4 +25,8 @@ func NewServer(addr string, handler http.Handler, l Limits) *http.Server {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 	}
+	if c, ok := handler.(interface{ Close() }); ok {
+		srv.RegisterOnShutdown(c.Close)
+	}
+	return srv
 }

@@ -22,6 +22,7 @@ var (
 	descAge         = desc("generation_age_seconds", "Time since the newest generation was published.")
 	descRoutes      = desc("routes", "Routes in the newest generation.", "family")
 	descTableBytes  = desc("table_bytes", "Memory of the newest generation's table.", "family")
+	descHeld        = desc("held_generations", "Generations kept for listings of routes that may go on.")
 	descPeers       = desc("peers", "Peers by state.", "state")
 	descPeerRoutes  = desc("peer_routes", "Routes in a peer's Adj-RIB-In.", "peer", "family")
 	descPubGens     = desc("publisher_generations_total", "Generations published.")
@@ -36,7 +37,7 @@ var (
 // Describe implements prometheus.Collector.
 func (s *state) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descBuild, descReady, descGeneration, descAge, descRoutes, descTableBytes, descPeers, descPeerRoutes,
+		descBuild, descReady, descGeneration, descAge, descRoutes, descTableBytes, descHeld, descPeers, descPeerRoutes,
 		descPubGens, descPubChanges, descPubFailures, descPubPending, descPubLast, descPubBuild, descPubLatency,
 	} {
 		ch <- d
@@ -58,6 +59,7 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(descReady, ready)
 	s.generation(gauge)
+	gauge(descHeld, float64(s.api.held.count()))
 	s.peers(gauge)
 	if s.api.deps.PublisherStats != nil {
 		p := s.api.deps.PublisherStats()

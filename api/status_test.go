@@ -127,8 +127,25 @@ func TestMetricsCountWhatWasAsked(t *testing.T) {
 	w.get("/nothing")
 	w.do(http.MethodPost, lookupPath, "application/json", `{"ips":["10.1.2.3","9.9.9.9","x"]}`)
 	w.do(http.MethodPost, lookupPath, "text/plain", "2001:db8::1\nx\n10.1.2.3\n10.1.2.3\n")
+	w.get("/api/v1/routes/10.1.2.0/24")
+	w.get("/api/v1/routes/::/0")
+	w.get("/api/v1/routes/x")
+	w.get("/api/v1/routes?limit=1")
+	w.do(http.MethodPost, listPath, "application/json", `{"prefixes":["10.1.2.0/24","9.9.9.0/24","x"]}`)
+	w.do(http.MethodPost, listPath, "text/plain", "2001:db8::/32\nx\n10.1.2.0/24\n")
 	got := w.get("/metrics").Body.String()
 	for _, want := range []string{
+		`ribwarp_finds_total{endpoint="single",family="ipv4",result="hit"} 1`,
+		`ribwarp_finds_total{endpoint="single",family="ipv6",result="miss"} 1`,
+		`ribwarp_finds_total{endpoint="single",family="none",result="invalid"} 1`,
+		`ribwarp_finds_total{endpoint="json",family="ipv4",result="hit"} 1`,
+		`ribwarp_finds_total{endpoint="json",family="ipv4",result="miss"} 1`,
+		`ribwarp_finds_total{endpoint="json",family="none",result="invalid"} 1`,
+		`ribwarp_finds_total{endpoint="stream",family="ipv4",result="hit"} 1`,
+		`ribwarp_finds_total{endpoint="stream",family="ipv6",result="hit"} 1`,
+		`ribwarp_finds_total{endpoint="stream",family="none",result="invalid"} 1`,
+		`ribwarp_held_generations 1`,
+		`ribwarp_http_request_duration_seconds_count{code="200",route="/api/v1/routes"} 3`,
 		`ribwarp_lookups_total{endpoint="single",family="ipv4",result="hit"} 1`,
 		`ribwarp_lookups_total{endpoint="single",family="ipv6",result="miss"} 1`,
 		`ribwarp_lookups_total{endpoint="single",family="none",result="invalid"} 1`,

@@ -13,7 +13,8 @@ import (
 // FailoverOptions of a Failover. The zero value sends every batch to the accelerated engine.
 type FailoverOptions struct {
 	// Crossover4 and Crossover6 are the smallest batches of each family that are worth the
-	// accelerated engine (see Crossover); smaller ones go to the base.
+	// accelerated engine (see Crossover); smaller ones go to the base. Batches of prefixes (Finder),
+	// which are of both families, go by Crossover4.
 	Crossover4, Crossover6 int
 	// FirstRetry is how long the accelerated engine is left alone after a failure that it can
 	// recover from; it doubles with each that follows, up to LastRetry. 0 is 1 s and 1 min.
@@ -58,7 +59,7 @@ type FailoverStatus struct {
 	// FailedBatches failed on the accelerated engine and were answered by the base; FailedBuilds are
 	// generations that it could not make.
 	FailedBatches, FailedBuilds uint64
-	// Batches and addresses by who answered them.
+	// Batches and addresses by who answered them; prefixes of FindAll count as addresses.
 	BaseBatches, BaseAddresses, AcceleratedBatches, AcceleratedAddresses uint64
 }
 
@@ -407,6 +408,17 @@ func (t *failoverTable) done(n int, err error) bool {
 }
 
 func (t *failoverTable) Find(p netip.Prefix) Handle { return t.base.Find(p) }
+
+// FindAll goes the way of Lookup4, where the accelerated table is a Finder.
+func (t *failoverTable) FindAll(dst []Handle, prefixes []netip.Prefix) error {
+	if t.worth(len(prefixes), t.engine.o.Crossover4) {
+		if finder, ok := t.accelerated.Table.(Finder); ok && t.done(len(prefixes), finder.FindAll(dst, prefixes)) {
+			return nil
+		}
+	}
+	t.engine.answeredBase.add(len(prefixes))
+	return FindAll(t.base, dst, prefixes)
+}
 
 func (t *failoverTable) Covering(dst []Handle, p netip.Prefix) []Handle {
 	return t.base.Covering(dst, p)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -120,6 +121,17 @@ func (t *flakyTable) Lookup4(dst []lpm.Handle, addrs []uint32) error {
 		return *err
 	}
 	return t.Table.Lookup4(dst, addrs)
+}
+
+func (t *flakyTable) FindAll(dst []lpm.Handle, prefixes []netip.Prefix) error {
+	t.engine.lookups.Add(1)
+	if err := t.engine.lookupError.Load(); err != nil {
+		for i := range dst[:len(prefixes)/2] { // it got so far
+			dst[i] = 0xbad
+		}
+		return *err
+	}
+	return lpm.FindAll(t.Table, dst, prefixes)
 }
 
 func (t *flakyTable) Close() error {

@@ -195,13 +195,16 @@ type Info struct {
 	Engine   string       `json:"engine"`
 	Flavor   string       `json:"flavor"`
 	Families []FamilyInfo `json:"families"`
+	// ExactBytes is the memory of the table of prefixes beside the trees, where there is one (package index).
+	ExactBytes uint64 `json:"exact_bytes,omitempty"`
 	// Accelerator describes the form of the table that large batches are answered from, where there
 	// is one (Failover).
 	Accelerator *Info `json:"accelerator,omitempty"`
 }
 
-// Bytes is the memory of all families.
+// Bytes is the memory of all families and of the table of prefixes.
 func (i Info) Bytes() (n uint64) {
+	n = i.ExactBytes
 	for _, f := range i.Families {
 		n += f.Bytes
 	}

@@ -27,6 +27,7 @@ func Conformance(t *testing.T, newEngine func(testing.TB) lpm.Engine) {
 	}
 	t.Run("small tables", func(t *testing.T) { smallTables(t, engine(t)) })
 	t.Run("random tables", func(t *testing.T) { randomTables(t, engine(t)) })
+	t.Run("many finds at once", func(t *testing.T) { findAll(t, engine(t)) })
 	t.Run("updates", func(t *testing.T) { updates(t, engine(t)) })
 	t.Run("handles move in one update", func(t *testing.T) { handlesMove(t, engine(t)) })
 	t.Run("input that no table takes", func(t *testing.T) { refused(t, engine(t)) })
@@ -236,6 +237,64 @@ func randomTables(t *testing.T, e lpm.Engine) {
 		}
 		tab.Close()
 	}
+}
+
+// findAll compares FindAll with Find for all prefixes of a table, for those near to them, and for
+// some that no table holds.
+func findAll(t *testing.T, e lpm.Engine) {
+	for seed := range uint64(4) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		t.Logf("seed %d", seed)
+		rs := RandomRoutes(r, 1+r.IntN(400), 1)
+		o := OracleOf(rs)
+		tab := Build(t, e, rs)
+		ps := []netip.Prefix{{}, netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+		for p := range o {
+			ps = append(ps, p)
+			ps = append(ps, near(p)...)
+		}
+		r.Shuffle(len(ps), func(i, j int) { ps[i], ps[j] = ps[j], ps[i] })
+		for _, n := range []int{0, 1, 7, len(ps)} {
+			got := make([]lpm.Handle, n+1)
+			for i := range got {
+				got[i] = 0xdead // what is not there must be said, and the last is a guard
+			}
+			if err := lpm.FindAll(tab, got[:n], ps[:n]); err != nil {
+				t.Fatalf("find %d prefixes: %v", n, err)
+			}
+			if got[n] != 0xdead {
+				t.Fatal("FindAll wrote behind the end of dst")
+			}
+			for i, p := range ps[:n] {
+				if want := o[p.Masked()]; got[i] != want || tab.Find(p) != want {
+					t.Fatalf("find %s among %d: got route %d, alone %d, want %d", p, n, got[i], tab.Find(p), want)
+				}
+			}
+		}
+		tab.Close()
+	}
+}
+
+// near gives prefixes that are easily taken for p: one longer and one shorter, its neighbours of
+// the same length, its address in the other family, and p itself with host bits.
+func near(p netip.Prefix) (ps []netip.Prefix) {
+	first, last := p.Addr(), lastAddr(p)
+	add := func(a netip.Addr, bits int) {
+		if q := netip.PrefixFrom(a, bits); q.IsValid() {
+			ps = append(ps, q)
+		}
+	}
+	add(first, p.Bits()+1)
+	add(last, p.Bits()+1)
+	add(first, p.Bits()-1)
+	add(first.Prev(), p.Bits())
+	add(last.Next(), p.Bits())
+	add(last, p.Bits())
+	add(netip.AddrFrom16(first.As16()), p.Bits()) // 10.0.0.0/8 as ::ffff:10.0.0.0/8
+	if first.Is4() {
+		add(netip.AddrFrom16(first.As16()), p.Bits()+96)
+	}
+	return ps
 }
 
 // updates compares a line of tables, each made from the one before, with the oracle, with a

@@ -1,0 +1,238 @@
+package index_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"testing"
+
+	"github.com/ribwarp/ribwarp/flavors"
+	"github.com/ribwarp/ribwarp/kernels/hash/dynamic"
+	"github.com/ribwarp/ribwarp/lpm"
+	"github.com/ribwarp/ribwarp/lpm/exact"
+	"github.com/ribwarp/ribwarp/lpm/index"
+	"github.com/ribwarp/ribwarp/lpm/lpmtest"
+)
+
+// newEngine is a tree on the processor with an index.
+func newEngine(tb testing.TB, open func(int) (index.Table, error)) lpm.Engine {
+	tb.Helper()
+	base, err := flavors.NewCPU(flavors.Options{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return index.New(base, open)
+}
+
+func openTable(n int) (index.Table, error) {
+	return dynamic.NewLocal[uint64, uint32](2*n, dynamic.Options{Seed: rand.Uint64()})
+}
+
+func TestConformance(t *testing.T) {
+	lpmtest.Conformance(t, func(tb testing.TB) lpm.Engine { return newEngine(tb, openTable) })
+}
+
+// Prefixes that share a hash are told apart.
+func TestConformanceWithFewHashes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("half a minute under the race detector")
+	}
+	index.WeakHash(t, 7)
+	lpmtest.Conformance(t, func(tb testing.TB) lpm.Engine { return newEngine(tb, openTable) })
+}
+
+// counting says how many of its tables are open, and fails on request.
+type counting struct {
+	mu     sync.Mutex
+	open   int
+	most   int
+	asked  int
+	broken bool
+}
+
+var errBroken = errors.New("broken")
+
+type counted struct {
+	index.Table
+	c *counting
+}
+
+func (c *counting) wrap(t index.Table) index.Table {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open++
+	c.most = max(c.most, c.open)
+	return &counted{t, c}
+}
+
+func (c *counting) table(n int) (index.Table, error) {
+	if c.broken {
+		return nil, errBroken
+	}
+	t, err := openTable(n)
+	return c.wrap(t), err
+}
+
+func (t *counted) Find(values []uint32, found []bool, keys []uint64) error {
+	t.c.mu.Lock()
+	t.c.asked++
+	broken := t.c.broken
+	t.c.mu.Unlock()
+	if broken {
+		return errBroken
+	}
+	return t.Table.Find(values, found, keys)
+}
+
+func (t *counted) Clone() (exact.Table[uint64, uint32], error) {
+	if t.c.broken {
+		return nil, errBroken
+	}
+	c, err := t.Table.Clone()
+	return t.c.wrap(c), err
+}
+
+func (t *counted) Close() error {
+	t.c.mu.Lock()
+	t.c.open--
+	t.c.mu.Unlock()
+	return t.Table.Close()
+}
+
+// A long line of updates, of which some tables are held for a while: every table answers from its own
+// generation, two copies suffice where none is held, and all are closed in the end.
+func TestGenerations(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	var c counting
+	e := newEngine(t, c.table)
+	type held struct {
+		tab  lpm.Table
+		want lpmtest.Oracle
+	}
+	rs := lpmtest.RandomRoutes(r, 500, 1)
+	now := held{lpmtest.Build(t, e, rs), lpmtest.OracleOf(rs)}
+	var older []held
+	verify := func(h held) {
+		t.Helper()
+		var ps []netip.Prefix
+		for p := range h.want {
+			ps = append(ps, p)
+		}
+		for p := range now.want {
+			ps = append(ps, p)
+		}
+		asked := c.asked
+		got := make([]lpm.Handle, len(ps))
+		if err := lpm.FindAll(h.tab, got, ps); err != nil {
+			t.Fatal(err)
+		}
+		if c.asked == asked {
+			t.Fatal("the index was not asked")
+		}
+		for i, p := range ps {
+			if got[i] != h.want[p] || h.tab.Find(p) != h.want[p] {
+				t.Fatalf("%s: %d and %d, want %d", p, got[i], h.tab.Find(p), h.want[p])
+			}
+		}
+	}
+	for n := range 60 {
+		if n == 20 && c.most > 2 {
+			t.Errorf("%d copies for one generation at a time, want 2", c.most)
+		}
+		changes := lpmtest.RandomRoutes(r, 40, lpm.Handle(1000*(n+1)))
+		for p, h := range now.want {
+			if h%5 == 0 && r.IntN(4) == 0 {
+				changes.Add(p, lpm.None)
+			}
+		}
+		next, err := e.Update(context.Background(), now.tab, changes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := lpmtest.Oracle{}
+		for p, h := range now.want {
+			want[p] = h
+		}
+		want.Apply(changes)
+		if n >= 20 && r.IntN(3) == 0 {
+			older = append(older, now)
+		} else {
+			_ = now.tab.Close()
+		}
+		now = held{next, want}
+		verify(now)
+		for i := len(older) - 1; i >= 0; i-- {
+			verify(older[i])
+			if r.IntN(3) == 0 {
+				_ = older[i].tab.Close()
+				older = append(older[:i], older[i+1:]...)
+			}
+		}
+	}
+	_ = now.tab.Close()
+	for _, h := range older {
+		verify(h)
+		_ = h.tab.Close()
+	}
+	if c.open != 0 {
+		t.Errorf("%d copies were not closed", c.open)
+	}
+	_ = e.Close()
+}
+
+// Without an index the trees answer.
+func TestBrokenIndex(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	rs := lpmtest.RandomRoutes(r, 300, 1)
+	o := lpmtest.OracleOf(rs)
+	v4, v6 := lpmtest.Probes(rs, r)
+	c := counting{broken: true}
+	e := newEngine(t, c.table)
+	tab := lpmtest.Build(t, e, rs)
+	lpmtest.Check(t, tab, o, v4, v6)
+	c.broken = false
+	next, err := e.Update(context.Background(), tab, rs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lpmtest.Check(t, next, o, v4, v6)
+	again := lpmtest.Build(t, e, rs)
+	c.broken = true
+	lpmtest.Check(t, again, o, v4, v6)
+	last, err := e.Update(context.Background(), again, rs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lpmtest.Check(t, last, o, v4, v6)
+	for _, tab := range []lpm.Table{tab, next, again, last} {
+		_ = tab.Close()
+	}
+	if c.open != 0 {
+		t.Errorf("%d copies were not closed", c.open)
+	}
+}
+
+// Find allocates nothing.
+func TestFindAllocatesNothing(t *testing.T) {
+	var rs lpm.Routes
+	ps := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32")}
+	for i, p := range ps {
+		rs.Add(p, lpm.Handle(i+1))
+	}
+	tab := lpmtest.Build(t, newEngine(t, openTable), rs)
+	defer tab.Close()
+	for i, p := range ps {
+		// An average: under the race detector a pool forgets now and then.
+		if n := testing.AllocsPerRun(1000, func() {
+			if tab.Find(p) != lpm.Handle(i+1) {
+				t.Fatal(p)
+			}
+		}); n >= 1 {
+			t.Errorf("%s: %v allocations", p, n)
+		}
+	}
+}
