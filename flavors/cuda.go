@@ -6,10 +6,13 @@ import (
 	"fmt"
 
 	"github.com/ribwarp/ribwarp/kernels/device"
+	"github.com/ribwarp/ribwarp/kernels/hash/slab"
 	"github.com/ribwarp/ribwarp/lpm"
+	"github.com/ribwarp/ribwarp/lpm/index"
 )
 
-// NewCUDA is NewGPU on GPUs given by number, as CUDA counts them from 0 on. Starting one takes
+// NewCUDA is NewGPU on GPUs given by number, as CUDA counts them from 0 on, with an index of prefixes on the
+// first. Starting one takes
 // about a second, and longer the first time, when the driver compiles the kernels for it. The error
 // wraps device.ErrNoDevice where there is no such GPU.
 func NewCUDA(o Options, ordinals ...int) (lpm.Engine, error) {
@@ -25,7 +28,7 @@ func NewCUDA(o Options, ordinals ...int) (lpm.Engine, error) {
 		if err != nil {
 			return fail(err)
 		}
-		d, err := device.Open(driver, GPUModules()...)
+		d, err := device.Open(driver, append(GPUModules(), slab.Modules()[0])...)
 		if err != nil {
 			return fail(fmt.Errorf("start GPU %d: %w", i, err))
 		}
@@ -35,5 +38,7 @@ func NewCUDA(o Options, ordinals ...int) (lpm.Engine, error) {
 	if err != nil {
 		return fail(err)
 	}
-	return e, nil
+	return index.New(e, func(prefixes int) (index.Table, error) {
+		return slab.NewOnDevice[uint64](devices[0], slab.BucketsFor[uint64](prefixes))
+	}), nil
 }

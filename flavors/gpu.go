@@ -385,6 +385,54 @@ func (t *gpuTable) Find(p netip.Prefix) lpm.Handle {
 	return found[0]
 }
 
+// FindAll finds prefixes of both families in one job. It is lpm.Finder's.
+func (t *gpuTable) FindAll(dst []lpm.Handle, prefixes []netip.Prefix) error {
+	if t.closed.Load() {
+		return lpm.ErrClosed
+	}
+	var masks [2]struct { // by family
+		keys    []Key
+		lengths []uint8
+		places  []int
+	}
+	for i, p := range prefixes {
+		dst[i] = lpm.None
+		if !p.IsValid() {
+			continue
+		}
+		p = p.Masked()
+		m, key := &masks[1], lpm.Addr16(p.Addr())
+		if p.Addr().Is4() {
+			m, key = &masks[0], key4(lpm.Addr4(p.Addr()))
+		}
+		m.keys, m.lengths, m.places = append(m.keys, key), append(m.lengths, uint8(p.Bits())), append(m.places, i)
+	}
+	err := fmt.Errorf("find %d prefixes: %w", len(prefixes), lpm.ErrLost)
+	for _, at := range t.alive(nil) {
+		err = t.engine.gpus[at].dev.Do(device.Serve, func(q *device.Queue) error {
+			for f, im := range []*tree.Image{t.on[at].t4.Image, t.on[at].t6.Image} {
+				m := &masks[f]
+				n := len(m.keys)
+				found := make([]lpm.Handle, n)
+				keys, lengths, out := q.Temp(16*n), q.Temp(n), q.Temp(4*n)
+				device.CopyIn(q, keys, m.keys)
+				device.CopyIn(q, lengths, m.lengths)
+				im.FindMasks(q, out, keys, lengths, n)
+				device.CopyOut(q, found, out)
+				q.Wait()
+				for i, h := range found {
+					dst[m.places[i]] = h
+				}
+			}
+			return q.Err()
+		})
+		if !errors.Is(err, device.ErrLost) {
+			break
+		}
+	}
+	return gpuError(err)
+}
+
 func (t *gpuTable) Covering(dst []lpm.Handle, p netip.Prefix) []lpm.Handle {
 	var found []lpm.Handle
 	t.ask(p, func(q *device.Queue, im *tree.Image, key Key) error {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -16,7 +17,11 @@ import (
 
 	"github.com/ribwarp/ribwarp/fixtures"
 	"github.com/ribwarp/ribwarp/flavors"
+	"github.com/ribwarp/ribwarp/kernels/hash/linear"
+	"github.com/ribwarp/ribwarp/kernels/hash/slab"
 	"github.com/ribwarp/ribwarp/lpm"
+	"github.com/ribwarp/ribwarp/lpm/cache"
+	"github.com/ribwarp/ribwarp/lpm/index"
 )
 
 // What --engine takes.
@@ -25,6 +30,9 @@ const (
 	engineCPU  = "cpu"
 	engineCUDA = "cuda" // all batches on GPUs
 )
+
+// maxCache is the most addresses of a destination cache: it takes 16 bytes for each.
+const maxCache = 1 << 28
 
 // gpuInfo describes a GPU for ribwarp devices.
 type gpuInfo struct {
@@ -52,6 +60,7 @@ type engineOptions struct {
 	devices            string
 	flavor             string
 	strides4, strides6 string
+	cache              int
 }
 
 func (o *engineOptions) flags(fs *pflag.FlagSet, engine string) {
@@ -60,6 +69,7 @@ func (o *engineOptions) flags(fs *pflag.FlagSet, engine string) {
 	fs.StringVar(&o.flavor, "flavor", string(flavors.Pushed), "kind of tree: pushed (fast) or list (small)")
 	fs.StringVar(&o.strides4, "strides4", "", "bits of each level of the IPv4 tree, such as `16,8,8` (default: the engine's choice)")
 	fs.StringVar(&o.strides6, "strides6", "", "the same for IPv6; they sum to 128")
+	fs.IntVar(&o.cache, "destination-cache", 0, "keep the answers of about this `NUMBER` of IPv4 addresses; seldom faster, so none are kept")
 }
 
 // options gives the trees' options. What they cannot be made of is a usage error.
@@ -110,6 +120,9 @@ func (o *engineOptions) new(ctx context.Context, a *app) (lpm.Engine, error) {
 	if o.engine != engineAuto && o.engine != engineCPU && o.engine != engineCUDA {
 		return nil, usagef("--engine %q: use %s, %s or %s", o.engine, engineAuto, engineCPU, engineCUDA)
 	}
+	if o.cache < 0 || o.cache > maxCache {
+		return nil, usagef("--destination-cache %d: give a number of addresses up to %d, 0 for no cache", o.cache, maxCache)
+	}
 	options, err := o.options()
 	if err != nil {
 		return nil, err
@@ -118,7 +131,7 @@ func (o *engineOptions) new(ctx context.Context, a *app) (lpm.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	base, err := flavors.NewCPU(options)
+	base, err := o.processor(options)
 	if err != nil {
 		return nil, fmt.Errorf("engine %s: %w", engineCPU, err)
 	}
@@ -152,6 +165,23 @@ func (o *engineOptions) new(ctx context.Context, a *app) (lpm.Engine, error) {
 	a.log.Info("batches go to GPUs", "engine", gpu.Name(), "devices", strings.Join(used, ", "),
 		"ipv4_from", crossoverText(failover.Crossover4), "ipv6_from", crossoverText(failover.Crossover6))
 	return lpm.NewFailover(base, gpu, failover), nil
+}
+
+// processor makes the engine on the processor, with an index of prefixes.
+func (o *engineOptions) processor(options flavors.Options) (lpm.Engine, error) {
+	e, err := flavors.NewCPU(options)
+	if err != nil {
+		return nil, err
+	}
+	e = index.New(e, func(prefixes int) (index.Table, error) {
+		return slab.NewLocal[uint64](slab.BucketsFor[uint64](prefixes))
+	})
+	if o.cache == 0 {
+		return e, nil
+	}
+	// Twice the addresses, rounded up: what is crowded is slow.
+	log2 := max(bits.Len(uint(2*o.cache-1)), linear.MinLog2)
+	return cache.New(e, func() (cache.Table, error) { return linear.NewLocal[uint32](log2, linear.Options{}) }), nil
 }
 
 // errNoGPU is what auto has nothing to say about.

@@ -39,7 +39,7 @@ __device__ __forceinline__ void count_requests(u32 *counts, u64 stride, const u3
 // first, so that what it has of a bin is written in one piece.
 template <class Request, class Make, class BinOf>
 __device__ __forceinline__ void scatter_requests(Request *out, u32 *next, u64 stride, const u32 *ends, u64 n, Make make, BinOf bin_of) {
-	constexpr int ITEMS = TILE_BYTES / PART_THREADS / sizeof(Request);
+	constexpr int ITEMS = TILE_BYTES / PART_THREADS / (sizeof(Request) < 8 ? 8 : sizeof(Request)); // more would not fit into registers
 	extern __shared__ __align__(16) unsigned char memory[];
 	Request *tile = (Request *)memory;
 	__shared__ u32 count[BINS], first_of[BINS], warps[BINS / 32];

@@ -20,7 +20,10 @@ func TestConformance(t *testing.T) {
 func conforms[K dynamic.Keys, V dynamic.Values](t *testing.T, d *device.Device, key func(uint64) K) {
 	var special []K
 	for i := range uint64(4) {
-		special = append(special, key(i), key(^i), key(dynamic.Unmix(i)))
+		special = append(special, key(i), key(^i))
+		if i > 0 { // 0 is its own hash
+			special = append(special, key(dynamic.Unmix(i)))
+		}
 	}
 	value := func(i uint64) V { return V(i) }
 	t.Run("OnDevice", func(t *testing.T) {

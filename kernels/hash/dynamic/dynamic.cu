@@ -769,9 +769,9 @@ __device__ __forceinline__ void retrieve_scan(const Submap m, u64 seed, u64 *key
 }
 
 #define RETRIEVE(FORM, K, V, VT, SUFFIX) \
-	extern "C" __global__ void __launch_bounds__(THREADS) retrieve_##FORM##_##SUFFIX(const Maps *maps, u64 from, u64 seed, u64 *keys, \
-		VT *values, u64 max, u64 *count) { \
-		retrieve_##FORM<K, VT>(maps->at[from], seed, keys, values, max, count); \
+	extern "C" __global__ void __launch_bounds__(THREADS) retrieve_##FORM##_##SUFFIX(u64 *words, u64 sectors, u64 seed, \
+		u64 *keys, VT *values, u64 max, u64 *count) { \
+		retrieve_##FORM<K, VT>(Submap{words, sectors, 0, 0}, seed, keys, values, max, count); \
 	}
 
 #define PAIRS(K, KW, VT, SUFFIX) \

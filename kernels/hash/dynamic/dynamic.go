@@ -663,13 +663,13 @@ func (f Form) String() string { return forms[f] }
 // to count. It does not wait.
 func (m *Map) RetrieveAll(q *device.Queue, form Form, keys, values, count device.Ptr) {
 	q.Fill(count, 0, 2)
-	for i, s := range m.sizes.maps {
+	for _, s := range m.sizes.maps {
 		if s.live == 0 {
 			continue
 		}
 		n := int(m.sizes.slots(s)) + aside*sectorWords/m.sizes.slotWords
 		q.Launch("dynamic.retrieve_"+forms[form]+"_"+m.kind.pairName(), grid(q, n, m.tile(), retrieveBlocks),
-			uint64(m.table), uint64(i), m.seed, uint64(keys), uint64(values), uint64(m.Len()), uint64(count))
+			s.words, s.sectors, m.seed, uint64(keys), uint64(values), uint64(m.Len()), uint64(count))
 	}
 }
 

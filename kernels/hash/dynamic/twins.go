@@ -281,7 +281,8 @@ func (t twin) migrate(m device.Memory, a []uint64) {
 }
 
 func retrieveTwin[V uint32 | uint64](t twin, m device.Memory, a []uint64) {
-	c, _ := t.open(m, a[0], a[1]+1, a[2])
+	c := &core{wide: t.wide, seed: a[2]}
+	from := submap{words: device.View[uint64](m, a[0], int(words(a[1]))), sectors: a[1]}
 	room := a[5]
 	values := device.View[V](m, a[4], int(room))
 	count := device.View[uint64](m, a[6], 1)
@@ -291,7 +292,7 @@ func retrieveTwin[V uint32 | uint64](t twin, m device.Memory, a []uint64) {
 	} else {
 		narrow = device.View[uint64](m, a[3], int(room))
 	}
-	c.all(&c.maps[a[1]], func(hi, lo, value uint64) {
+	c.all(&from, func(hi, lo, value uint64) {
 		if to := count[0]; to < room {
 			values[to] = V(value)
 			if t.wide {
