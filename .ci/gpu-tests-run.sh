@@ -3,7 +3,7 @@
 #
 #   run.sh [LOGS]             writes the tests' output to folder LOGS, else to logs
 #   run.sh sanitize [LOGS]    the short tests under compute-sanitizer, once with each of its tools
-#   run.sh bench [LOGS]       the figures of docs/benchmarks/gpu.txt, to LOGS/gpu.txt too
+#   run.sh bench [LOGS]       the figures of docs/benchmarks/gpu.txt and hash.txt, to files of LOGS, too
 #
 # Real tables are looked for in RIBWARP_DATA, else in folder data beside this script.
 set -uo pipefail
@@ -28,14 +28,24 @@ if [ -z "${RIBWARP_DATA:-}" ] && [ -d "$here/data" ]; then
 	export RIBWARP_DATA=$here/data
 fi
 
+machine() {
+	nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
+	grep -m1 'model name' /proc/cpuinfo
+	echo "$(nproc) processors"
+}
 if [ ${#tools[@]} -eq 0 ]; then
 	{
-		nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
-		grep -m1 'model name' /proc/cpuinfo
-		echo "$(nproc) processors"
-		(cd "$here/flavors" && ./flavors.test -test.run '^$' -test.bench GPU -test.benchtime 1x -test.timeout 30m) | grep -v '^Benchmark'
+		machine
+		(cd "$here/flavors" && ./flavors.test -test.run '^$' -test.bench 'GPU([^OD]|Dev)' -test.benchtime 1x -test.timeout 30m) | grep -v '^Benchmark'
 	} 2>&1 | tee "$logs/gpu.txt"
-	exit "${PIPESTATUS[0]}"
+	{
+		machine
+		for package in linear slab dynamic; do
+			(cd "$here/kernels/hash/$package" && ./$package.test -test.run '^$' -test.bench GPU -test.benchtime 1x -test.timeout 30m) | grep -v '^Benchmark'
+		done
+		(cd "$here/flavors" && ./flavors.test -test.run '^$' -test.bench 'GPU(OneChange|Destinations)' -test.benchtime 1x) | grep -v '^Benchmark'
+	} 2>&1 | tee "$logs/hash.txt"
+	exit
 fi
 
 failed=0

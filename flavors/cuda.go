@@ -39,6 +39,6 @@ func NewCUDA(o Options, ordinals ...int) (lpm.Engine, error) {
 		return fail(err)
 	}
 	return index.New(e, func(prefixes int) (index.Table, error) {
-		return slab.NewOnDevice[uint64](devices[0], slab.BucketsFor[uint64](prefixes))
+		return slab.NewOnDevice[uint64](devices[0], slab.BucketsFor[uint64](prefixes+prefixes/4))
 	}), nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/ribwarp/ribwarp/kernels/ceilings"
 	"github.com/ribwarp/ribwarp/kernels/device"
 	"github.com/ribwarp/ribwarp/kernels/device/devicetest"
+	"github.com/ribwarp/ribwarp/kernels/hash/linear"
 	"github.com/ribwarp/ribwarp/kernels/tree"
 	"github.com/ribwarp/ribwarp/lpm"
 	"github.com/ribwarp/ribwarp/lpm/lpmtest"
@@ -27,7 +28,7 @@ func benchDevice(b *testing.B) *device.Device {
 	b.Helper()
 	for _, m := range devicetest.Makers() {
 		if m.Name == "cuda" {
-			d := m.Open(b, append(flavors.GPUModules(), ceilings.Module))
+			d := m.Open(b, append(flavors.GPUModules(), ceilings.Module, linear.Modules()[0]))
 			b.Cleanup(func() { _ = d.Close() })
 			return d
 		}
@@ -482,5 +483,97 @@ func BenchmarkGPUExactFind(b *testing.B) {
 			row(b, "%-8s %.2f GB of device memory, built in %.1f ms: random order %.1f G/s, sorted %.1f G/s", flavors.FormatStrides(list), float64(im.Bytes())/1e9, build, rate(n, random), rate(n, inOrder))
 			im.Free(q)
 		}
+	})
+}
+
+// BenchmarkGPUOneChange is a table of both real tables after one change: the change is brought to the device's
+// hash maps, all pairs are taken out, sorted and built into a new tree.
+func BenchmarkGPUOneChange(b *testing.B) {
+	d := benchDevice(b)
+	rs := realRoutes(b)
+	e := gpuEngine(b, flavors.Options{}, d)
+	defer e.Close()
+	tab := lpmtest.Build(b, e, rs)
+	for _, c := range []struct {
+		what    string
+		changes func(i int) lpm.Routes
+	}{
+		{"one IPv4 route changed", func(i int) lpm.Routes { return lpm.Routes{V4: rs.V4[i : i+1]} }},
+		{"one IPv4 route withdrawn", func(i int) lpm.Routes {
+			x := rs.V4[i]
+			x.Handle = lpm.None
+			return lpm.Routes{V4: []lpm.Route4{x}}
+		}},
+		{"one IPv6 route changed", func(i int) lpm.Routes { return lpm.Routes{V6: rs.V6[i : i+1]} }},
+		{"one route of each changed", func(i int) lpm.Routes { return lpm.Routes{V4: rs.V4[i : i+1], V6: rs.V6[i : i+1]} }},
+		{"1,000 routes changed", func(i int) lpm.Routes { return lpm.Routes{V4: rs.V4[i : i+800], V6: rs.V6[i : i+200]} }},
+	} {
+		var times []time.Duration
+		for i := range 210 {
+			start := time.Now()
+			next, err := e.Update(b.Context(), tab, c.changes(i*7))
+			if err != nil {
+				b.Fatal(err)
+			}
+			if i >= 10 {
+				times = append(times, time.Since(start))
+			}
+			_ = tab.Close()
+			tab = next
+		}
+		slices.Sort(times)
+		row(b, "%s of %d: p50 %.3f ms, p99 %.3f ms, from the call to the new table", c.what, rs.Len(), times[100].Seconds()*1e3, times[197].Seconds()*1e3)
+	}
+	_ = tab.Close()
+}
+
+// BenchmarkGPUDestinations is skewed traffic on the device: the longest match beside a find in a table that
+// has all destinations already, which is the most that a cache could do.
+func BenchmarkGPUDestinations(b *testing.B) {
+	d := benchDevice(b)
+	rs := realRoutes(b).V4
+	const n, destinations = 1 << 26, 1 << 20
+	addresses := inPrefix4(rs, destinations)
+	onDevice(b, d, func(q *device.Queue) {
+		keys, dst, values := q.Temp(4*n), q.Temp(4*n), q.Temp(4*n)
+		im, err := buildOn(q, strides(b, 32, flavors.DefaultGPUStrides4), tree.Pushed, rs, 32, (*tree.Columns).Set32)
+		if err != nil {
+			b.Fatal(err)
+		}
+		cache, err := linear.NewTable[uint32](q, 21)
+		if err != nil {
+			b.Fatal(err)
+		}
+		device.CopyIn(q, keys, addresses)
+		im.Match(q, values, keys, destinations, 32)
+		cache.Insert(q, keys, values, 0, destinations)
+		for _, skew := range []float64{0, 1.05, 1.5} {
+			host := make([]uint32, n)
+			parallel(host, 7, func(r *rand.Rand) uint32 {
+				if skew == 0 {
+					return addresses[r.IntN(destinations)]
+				}
+				return addresses[0]
+			})
+			if skew > 0 {
+				z := rand.NewZipf(rand.New(rand.NewPCG(8, 8)), skew, 1, destinations-1)
+				for i := range host {
+					host[i] = addresses[z.Uint64()]
+				}
+			}
+			device.CopyIn(q, keys, host)
+			match := median(q, 9, func() { im.Match(q, dst, keys, n, 32) })
+			find := median(q, 9, func() { cache.Find(q, values, 0, keys, n) })
+			got, want := make([]uint32, n), make([]uint32, n)
+			device.CopyOut(q, got, values)
+			device.CopyOut(q, want, dst)
+			q.Wait()
+			if !slices.Equal(got, want) {
+				b.Fatal("the cache answers otherwise")
+			}
+			row(b, "%d destinations, Zipf %.2f: match %.1f G/s, find in a cache with all of them (%.0f MB) %.1f G/s", destinations, skew, rate(n, match), float64(cache.Bytes())/1e6, rate(n, find))
+		}
+		cache.Free(q)
+		im.Free(q)
 	})
 }

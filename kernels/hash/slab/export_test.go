@@ -42,3 +42,15 @@ func KeyOf[K Key](hash K) K { return unmix(hash) }
 
 // Mix is the hash.
 func Mix[K Key](key K) K { return mix(key) }
+
+// Shape gives a Local's buckets, slots of deleted pairs, and slabs behind the buckets' first ones.
+func (l *Local[K]) Shape() (buckets, dead, slabs int) {
+	c := l.core.counters
+	c.settle()
+	return int(l.core.buckets), c.dead, int(c.fresh - c.listed)
+}
+
+// Shape is that of Local.
+func (d *OnDevice[K]) Shape() (buckets, dead, slabs int) {
+	return d.table.buckets, d.counts.Dead, d.counts.Slabs
+}

@@ -358,12 +358,12 @@ __device__ __forceinline__ bool step(const Table<L> &t, bool alone, Request<L> &
 
 // Works on a batch. index, where not 0, says which n of its requests; left, where not 0, takes the number (u32) and the
 // indices of those that found no slab. totals, where not 0, has the numbers of a split batch's requests of each
-// kind, whose indices follow each other: those of OP are meant.
+// kind, whose indices follow each other, but for finds: those of OP are meant. Finds go by ops, where not 0.
 template <class L, int OP, int FLIGHT>
 __device__ __forceinline__ void operate(const Table<L> t, u64 mode, const u8 *ops, const typename L::Key *keys, u32 *values, u8 *results, u64 n,
 	const u32 *index, u32 *left, const u32 *totals) {
 	if (totals) {
-		for (int op = 0; op < OP; op++) index += totals[op];
+		for (int op = FIND + 1; op < OP; op++) index += totals[op];
 		n = totals[OP];
 	}
 	const u32 lane = threadIdx.x % TILE, base = threadIdx.x % 32 - lane;
@@ -372,7 +372,7 @@ __device__ __forceinline__ void operate(const Table<L> t, u64 mode, const u8 *op
 	u32 lacking = 0;
 	for (u64 first = (u64)blockIdx.x * THREADS + threadIdx.x / 32 * 32; first < n; first += (u64)gridDim.x * THREADS) {
 		u64 i = first + threadIdx.x % 32;
-		const bool mine = i < n;
+		const bool mine = i < n && (OP != FIND || !ops || ops[i] == FIND);
 		if (mine && index) i = index[i];
 		Request<L> own;
 		own.h = 0;
@@ -743,9 +743,9 @@ __device__ __forceinline__ void iterate(const u64 *slabs, u64 n, typename L::Key
 	}
 }
 
-// A large mixed batch is done kind by kind: one after the other is an order, too, and a warp that has one thing to do
-// does it twice as fast. count_ops counts the requests of each kind, split writes their indices, kind after kind and
-// nearly in order; next is where each kind goes on.
+// A large mixed batch is done as a batch of each kind: a warp that has one thing to do does it twice as fast. count_ops
+// counts the requests of each kind, split writes the indices of those that are no finds, kind after kind and nearly in
+// order; next is where each kind goes on.
 #define KINDS 6
 extern "C" __global__ void __launch_bounds__(THREADS) count_ops(u32 *totals, const u8 *ops, u64 n) {
 	__shared__ u32 own[KINDS];
@@ -790,18 +790,21 @@ extern "C" __global__ void __launch_bounds__(THREADS) split(u32 *index, u32 *nex
 		for (u32 j = 0; j < ROWS; j++) {
 			const u64 i = first + j * THREADS + threadIdx.x;
 			op[j] = i < n ? ops[i] : KINDS;
-			for (u32 k = 0; k < KINDS; k++) {
-				const u32 with = __ballot_sync(ALL, op[j] == k);
+			if (op[j] == FIND) op[j] = KINDS;
+			// One round for each kind that the warp has.
+			for (u32 left = __ballot_sync(ALL, op[j] < KINDS); left;) {
+				const u32 k = __shfl_sync(ALL, op[j], __ffs(left) - 1), with = __ballot_sync(ALL, op[j] == k);
 				u32 at = 0;
-				if (lane == 0 && with) at = atomicAdd(&own[k], __popc(with));
+				if (lane == 0) at = atomicAdd(&own[k], __popc(with));
 				at = __shfl_sync(ALL, at, 0);
 				if (op[j] == k) rank[j] = at + __popc(with & ((1u << lane) - 1));
+				left &= ~with;
 			}
 		}
 		__syncthreads();
 		if (threadIdx.x < KINDS) {
 			u32 before = 0;
-			for (u32 k = 0; k < threadIdx.x; k++) before += totals[k];
+			for (u32 k = FIND + 1; k < threadIdx.x; k++) before += totals[k];
 			base[threadIdx.x] = before + (own[threadIdx.x] ? atomicAdd(next + threadIdx.x, own[threadIdx.x]) : 0);
 		}
 		__syncthreads();

@@ -107,6 +107,7 @@ type Batch struct {
 
 	index, left device.Ptr // of a part of a batch; who is left
 	totals      device.Ptr // of a split batch
+	split       bool       // this is a part of one
 }
 
 // What slab.cu has, too.
@@ -308,20 +309,23 @@ func (t *Table[K]) Start(q *device.Queue, b Batch) {
 	if b.Alone {
 		mode = modeAlone
 	}
-	blocks := blocksBatch
-	if b.totals != 0 {
-		blocks = splitBlocks[b.Op]
+	blocks, ops := blocksBatch, b.Ops
+	switch {
+	case b.split && b.Op != Find:
+		blocks = splitBlocks
+	case !b.split && b.Op != Mixed:
+		ops = 0
 	}
-	t.onTable(q, b.Op.String(), grid(q, b.N, blocks), mode, uint64(b.Ops), uint64(b.Keys), uint64(b.Values), uint64(b.Results), uint64(b.N),
+	t.onTable(q, b.Op.String(), grid(q, b.N, blocks), mode, uint64(ops), uint64(b.Keys), uint64(b.Values), uint64(b.Results), uint64(b.N),
 		uint64(b.index), uint64(b.left), uint64(b.totals))
 }
 
 // splitFrom is from how many requests on a mixed batch is done kind by kind; tests make it smaller.
 var splitFrom = 1 << 16
 
-// splitBlocks bounds the blocks a multiprocessor of a split batch's kinds. Changes wait for their atomics most of the
+// splitBlocks bounds the blocks a multiprocessor of a split batch's changes. They wait for their atomics most of the
 // time and take few, so that finds fill the rest.
-var splitBlocks = [Mixed]int{Find: blocksBatch, Insert: 2, Append: 1, Replace: 1, Delete: 1, Count: 1}
+const splitBlocks = 2
 
 // split does a mixed batch as a batch of each kind, on streams of their own.
 func (t *Table[K]) split(q *device.Queue, b Batch) {
@@ -338,10 +342,11 @@ func (t *Table[K]) split(q *device.Queue, b Batch) {
 		}
 	}
 	for i, op := range []Op{Insert, Delete, Replace, Append, Count, Find} {
-		part := b
-		part.Op = op
-		on := q
-		if op != Find {
+		part, on := b, q
+		part.Op, part.split, part.Alone = op, true, false // the others run beside it
+		if op == Find {
+			part.index, part.totals = 0, 0
+		} else {
 			on = others[i%len(others)]
 		}
 		t.Start(on, part)

@@ -14,6 +14,7 @@ import (
 	"github.com/ribwarp/ribwarp/kernels/device/devicetest"
 	"github.com/ribwarp/ribwarp/kernels/device/sim"
 	"github.com/ribwarp/ribwarp/kernels/hash/slab"
+	"github.com/ribwarp/ribwarp/lpm/exact"
 )
 
 // each runs a test for tables of both kinds on every device.
@@ -595,6 +596,72 @@ func flushReuses[K slab.Key](t *testing.T, d *device.Device) {
 	}
 }
 
+// Sorted inserts take the slots of deleted pairs: keys that come and go need no flush.
+func TestSortedReuses(t *testing.T) { each(t, sortedReuses[uint32], sortedReuses[uint64]) }
+
+func sortedReuses[K slab.Key](t *testing.T, d *device.Device) {
+	slab.SetSorting(t, 1, math.MaxInt, math.MaxInt, 0)
+	const n = 2000
+	h := newHarness[K](t, d, 4)
+	var keys, others []K // of the same buckets
+	for i := range n {
+		k := slab.Mix(K(i) + 1000)
+		keys, others = append(keys, slab.KeyOf(k|1)), append(others, slab.KeyOf(k&^1))
+	}
+	slices.Sort(keys)
+	slices.Sort(others)
+	keys, others = slices.Compact(keys), slices.Compact(others)
+	values := make([]uint32, n)
+	h.run(slab.Insert, nil, keys, values[:len(keys)], nil)
+	slabs := h.counts().Slabs
+	for range 5 {
+		h.run(slab.Delete, nil, keys, nil, nil)
+		if c := h.counts(); c.Live != 0 || c.Dead == 0 {
+			t.Fatalf("%+v after all were deleted", c)
+		}
+		keys, others = others, keys
+		h.run(slab.Insert, nil, keys, values[:len(keys)], nil)
+		if c := h.counts(); c.Live != len(keys) || c.Slabs > slabs+4 {
+			t.Fatalf("%+v, %d slabs at first", c, slabs)
+		}
+	}
+}
+
+// Tables for the service get more buckets with their pairs, and deleted ones are swept.
+func TestShape(t *testing.T) {
+	t.Run("local", func(t *testing.T) {
+		tab, err := slab.NewLocal[uint64](1)
+		must(t, err)
+		shape(t, tab)
+	})
+	devicetest.Each(t, slab.Modules(), func(t *testing.T, d *device.Device) {
+		tab, err := slab.NewOnDevice[uint64](d, 1)
+		must(t, err)
+		shape(t, tab)
+	})
+}
+
+func shape(t *testing.T, tab interface {
+	exact.Table[uint64, uint32]
+	Shape() (buckets, dead, slabs int)
+}) {
+	t.Helper()
+	keys, values := distinct[uint64](random(t), 20_000), make([]uint32, 20_000)
+	for range 5 {
+		_, err := tab.Insert(keys, values)
+		must(t, err)
+		if buckets, _, slabs := tab.Shape(); buckets < 2000 || buckets > 8000 || slabs > buckets/2 {
+			t.Fatalf("%d pairs in %d buckets and %d more slabs", tab.Len(), buckets, slabs)
+		}
+		_, err = tab.Delete(keys[100:])
+		must(t, err)
+		if _, dead, slabs := tab.Shape(); dead != 0 || slabs != 0 {
+			t.Fatalf("%d deleted pairs, %d slabs, with %d pairs", dead, slabs, tab.Len())
+		}
+	}
+	must(t, tab.Close())
+}
+
 // Where there is no slab, a batch that was only started does not wait for one: it leaves requests, says which, and does all
 // others.
 func TestLeft(t *testing.T) { each(t, left[uint32], left[uint64]) }
@@ -740,10 +807,11 @@ func TestOnDeviceOutOfMemory(t *testing.T) {
 	if driver.Allocations() != before {
 		t.Fatalf("%d pieces of memory, %d before", driver.Allocations(), before)
 	}
-	// There is no memory for more buckets, but for more arenas.
+	most = 20 << 10 // no memory for more buckets, but for more arenas
 	if added, err := tab.Insert(keys[:3000], values); added != 2500 || err != nil {
 		t.Fatalf("%d added, %v", added, err)
 	}
+	most = 4 * n
 	check(3000)
 	most = 0
 	if _, err := tab.Clone(); !errors.Is(err, device.ErrMemory) {

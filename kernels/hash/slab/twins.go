@@ -85,8 +85,11 @@ func splitTwin(m device.Memory, a []uint64) {
 	n := int(a[4])
 	index, next, totals := device.View[uint32](m, a[0], n), device.View[uint32](m, a[1], int(Mixed)), device.View[uint32](m, a[3], int(Mixed))
 	for i, op := range device.View[Op](m, a[2], n) {
+		if op == Find {
+			continue
+		}
 		at := next[op]
-		for _, before := range totals[:op] {
+		for _, before := range totals[Find+1 : op] {
 			at += before
 		}
 		index[at] = uint32(i)
@@ -99,7 +102,7 @@ func batchTwin[K Key](m device.Memory, op Op, a []uint64) {
 	index := rest[uint32](m, a[9])
 	if a[11] != 0 {
 		totals := device.View[uint32](m, a[11], int(Mixed))
-		for _, before := range totals[:op] {
+		for _, before := range totals[Find+1 : op] {
 			index = index[before:]
 		}
 		n = int(totals[op])
@@ -122,6 +125,8 @@ func batchTwin[K Key](m device.Memory, op Op, a []uint64) {
 			does := op
 			if op == Mixed {
 				does = ops[i]
+			} else if op == Find && a[4] != 0 && ops[i] != Find {
+				continue
 			}
 			h := mix(keys[i])
 			switch does {
