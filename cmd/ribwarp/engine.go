@@ -174,7 +174,7 @@ func (o *engineOptions) processor(options flavors.Options) (lpm.Engine, error) {
 		return nil, err
 	}
 	e = index.New(e, func(prefixes int) (index.Table, error) {
-		return slab.NewLocal[uint64](slab.BucketsFor[uint64](prefixes+prefixes/4))
+		return slab.NewLocal[uint64](slab.BucketsFor[uint64](prefixes + prefixes/4))
 	})
 	if o.cache == 0 {
 		return e, nil

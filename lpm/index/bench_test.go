@@ -34,7 +34,7 @@ func BenchmarkIndex(b *testing.B) {
 		name string
 		lpm.Engine
 	}{{"tree", tree}, {"index", index.New(tree, func(n int) (index.Table, error) {
-		return slab.NewLocal[uint64](slab.BucketsFor[uint64](n+n/4))
+		return slab.NewLocal[uint64](slab.BucketsFor[uint64](n + n/4))
 	})}}
 	dst := make([]lpm.Handle, len(ps))
 	for _, e := range engines {

@@ -81,8 +81,22 @@ func (e *engine) Build(ctx context.Context, routes lpm.Routes) (lpm.Table, error
 	l := &line{first: 1}
 	if c != nil {
 		l.copies = []*copy{c}
+		// The first update needs a second copy, and somebody waits for it then.
+		go l.prepare(c)
 	}
 	return &table{Table: base, engine: e, line: l, copy: c}, nil
+}
+
+// prepare makes a free copy of the line's first one, unless an update has made it or nobody needs it any more.
+func (l *line) prepare(first *copy) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.newest > 0 || len(l.copies) != 1 || l.copies[0] != first {
+		return
+	}
+	if c, err := first.clone(); err == nil {
+		l.copies = append(l.copies, c)
+	}
 }
 
 // build makes a copy of exactly the given routes, nil where that fails.

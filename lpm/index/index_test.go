@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ribwarp/ribwarp/flavors"
@@ -49,7 +50,7 @@ type counting struct {
 	open   int
 	most   int
 	asked  int
-	broken bool
+	broken atomic.Bool
 }
 
 var errBroken = errors.New("broken")
@@ -68,7 +69,7 @@ func (c *counting) wrap(t index.Table) index.Table {
 }
 
 func (c *counting) table(n int) (index.Table, error) {
-	if c.broken {
+	if c.broken.Load() {
 		return nil, errBroken
 	}
 	t, err := openTable(n)
@@ -78,16 +79,15 @@ func (c *counting) table(n int) (index.Table, error) {
 func (t *counted) Find(values []uint32, found []bool, keys []uint64) error {
 	t.c.mu.Lock()
 	t.c.asked++
-	broken := t.c.broken
 	t.c.mu.Unlock()
-	if broken {
+	if t.c.broken.Load() {
 		return errBroken
 	}
 	return t.Table.Find(values, found, keys)
 }
 
 func (t *counted) Clone() (exact.Table[uint64, uint32], error) {
-	if t.c.broken {
+	if t.c.broken.Load() {
 		return nil, errBroken
 	}
 	c, err := t.Table.Clone()
@@ -190,18 +190,19 @@ func TestBrokenIndex(t *testing.T) {
 	rs := lpmtest.RandomRoutes(r, 300, 1)
 	o := lpmtest.OracleOf(rs)
 	v4, v6 := lpmtest.Probes(rs, r)
-	c := counting{broken: true}
+	var c counting
+	c.broken.Store(true)
 	e := newEngine(t, c.table)
 	tab := lpmtest.Build(t, e, rs)
 	lpmtest.Check(t, tab, o, v4, v6)
-	c.broken = false
+	c.broken.Store(false)
 	next, err := e.Update(context.Background(), tab, rs)
 	if err != nil {
 		t.Fatal(err)
 	}
 	lpmtest.Check(t, next, o, v4, v6)
 	again := lpmtest.Build(t, e, rs)
-	c.broken = true
+	c.broken.Store(true)
 	lpmtest.Check(t, again, o, v4, v6)
 	last, err := e.Update(context.Background(), again, rs)
 	if err != nil {

@@ -131,6 +131,13 @@ func (l *Local[K]) Delete(keys []K) (deleted int, err error) {
 	return before - l.core.live, nil
 }
 
+// Bytes is the memory of the table.
+func (l *Local[K]) Bytes() int {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return slabBytes * (len(l.core.heads) + int(l.core.capacity))
+}
+
 // Len is the number of pairs.
 func (l *Local[K]) Len() int {
 	l.mu.RLock()
