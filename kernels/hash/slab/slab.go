@@ -47,6 +47,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/ribwarp/ribwarp/kernels/device"
 	"github.com/ribwarp/ribwarp/kernels/primitives"
@@ -62,7 +63,7 @@ var module = &device.Module{Name: "slab", PTX: ptx, Twins: twins}
 func Modules() []*device.Module { return []*device.Module{module, primitives.Module} }
 
 // MaxBuckets is the most buckets that a table has.
-const MaxBuckets = 1 << 31
+const MaxBuckets = 1 << 30
 
 // An Op says what a request does.
 type Op uint8
@@ -435,7 +436,7 @@ func (t *Table[K]) Reserve(q *device.Queue, slabs int) error {
 	before, room := len(t.arenas), c.Room
 	for ; room < slabs && q.Err() == nil; room += arenaSlabs(t.log2, len(t.arenas)-1) {
 		size := arenaSlabs(t.log2, len(t.arenas))
-		if len(t.arenas) == maxArenas || t.capacity()+size >= 1<<32-1 {
+		if len(t.arenas) == maxArenas || uint64(t.capacity()+size) > math.MaxUint32-1 {
 			q.Fail(fmt.Errorf("%d slabs: %w", t.capacity()+slabs-room, errArenas))
 			break
 		}
