@@ -22,11 +22,33 @@ type Attrs struct {
 	ExtCommunities   ExtCommunities   // RFC 4360
 	MED              uint32           // meaningful where HasMED
 	LocalPref        uint32           // meaningful where HasLocalPref
-	OriginatorID     netip.Addr       // RFC 4456; zero where absent
+	OTC              uint32           // RFC 9234; meaningful where HasOTC
+	OriginatorID     RouterID         // RFC 4456
 	ClusterListLen   uint8            // RFC 4456
 	Origin           uint8
 	HasMED           bool
 	HasLocalPref     bool
+	HasOTC           bool
+}
+
+// A RouterID is a BGP identifier in the 4 bytes that it has on the wire: a netip.Addr would be a
+// fifth of Attrs. The zero RouterID is none, as 0.0.0.0 is no valid one (RFC 6286, 2.1).
+type RouterID [4]byte
+
+// MakeRouterID is the inverse of Addr; what is no IPv4 address gives none.
+func MakeRouterID(a netip.Addr) RouterID {
+	if !a.Is4() {
+		return RouterID{}
+	}
+	return a.As4()
+}
+
+// Addr gives the identifier as routers write it, the zero Addr for none.
+func (id RouterID) Addr() netip.Addr {
+	if id == (RouterID{}) {
+		return netip.Addr{}
+	}
+	return netip.AddrFrom4(id)
 }
 
 // Path is an interned Attrs: equal attributes give equal Paths, compared as pointers, and go

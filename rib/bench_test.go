@@ -7,7 +7,9 @@ import (
 	"net/netip"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/ribwarp/ribwarp/fixtures"
 	"github.com/ribwarp/ribwarp/lpm"
@@ -138,13 +140,76 @@ func BenchmarkFirstFlush(b *testing.B) {
 	}
 }
 
-// BenchmarkDown is the loss of the session that announced 1 M prefixes.
-func BenchmarkDown(b *testing.B) {
+// BenchmarkWalk is what happens to all routes of a session that announced 1 M prefixes, with its
+// table published, alone and as one of 4 peers. Another peer sends one message after the other
+// meanwhile: the longest took the time that is reported.
+func BenchmarkWalk(b *testing.B) {
 	updates, _ := fullTable(b, 500)
-	for b.Loop() {
-		b.StopTimer()
-		_, _, peers := loaded(b, 1, updates)
-		b.StartTimer()
-		peers[0].Down("test")
+	for _, c := range []struct {
+		name       string
+		before, do func(*rib.Peer)
+	}{
+		{"Down", nil, func(p *rib.Peer) { p.Down("test") }},
+		{"Retain", nil, func(p *rib.Peer) { p.Retain("test") }},
+		{"LongLived", func(p *rib.Peer) { p.Retain("test") }, (*rib.Peer).LongLived},
+		{"Sweep", func(p *rib.Peer) { p.Retain("test") }, func(p *rib.Peer) { p.Sweep(false) }},
+		{"MarkStale", nil, func(p *rib.Peer) { p.MarkStale(false) }},
+		{"SetImport, all stay", nil, func(p *rib.Peer) { p.SetImport(lengths{32, 128}) }},
+		{"SetImport, all go", nil, func(p *rib.Peer) { p.SetImport(lengths{0, 0}) }},
+	} {
+		for _, peers := range []int{1, 4} {
+			b.Run(fmt.Sprintf("%s/peers=%d", c.name, peers), func(b *testing.B) {
+				var longest time.Duration
+				messages := 0
+				for b.Loop() {
+					b.StopTimer()
+					r, publisher, all := loaded(b, peers, updates)
+					if err := publisher.Flush(b.Context()); err != nil {
+						b.Fatal(err)
+					}
+					other, err := r.AddPeer(rib.PeerConfig{Name: "other"})
+					if err != nil {
+						b.Fatal(err)
+					}
+					if c.before != nil {
+						c.before(all[peers-1])
+					}
+					runtime.GC()
+					done := make(chan struct{})
+					var sender sync.WaitGroup
+					sender.Go(func() {
+						for n := 0; ; n++ {
+							select {
+							case <-done:
+								return
+							case <-time.After(50 * time.Microsecond):
+							}
+							started := time.Now()
+							other.Apply(rib.Update{Reach: updates[n%len(updates)].Reach[:1], Attrs: rib.Attrs{HasMED: true, MED: uint32(n % 50)}})
+							longest = max(longest, time.Since(started))
+							messages++
+						}
+					})
+					b.StartTimer()
+					c.do(all[peers-1])
+					b.StopTimer()
+					close(done)
+					sender.Wait()
+					b.StartTimer()
+				}
+				b.ReportMetric(float64(longest.Microseconds()), "µs-longest-Apply")
+				b.ReportMetric(float64(messages)/float64(b.N), "Applies")
+			})
+		}
 	}
+}
+
+// lengths is an Import that lets in prefixes up to a length.
+type lengths struct{ v4, v6 int }
+
+func (l lengths) Check(p netip.Prefix, _ *rib.Attrs) rib.Reject {
+	if p.Addr().Is4() && p.Bits() <= l.v4 || p.Addr().Is6() && p.Bits() <= l.v6 {
+		return rib.Accepted
+	}
+	return rib.RejectPrefix
 }

@@ -31,6 +31,16 @@ func MakeCommunities(v ...uint32) Communities {
 	return Communities(b)
 }
 
+// Contains tells whether v is one of them.
+func (c Communities) Contains(v uint32) bool {
+	for ; len(c) >= communitySize; c = c[communitySize:] {
+		if uint32At(string(c), 0) == v {
+			return true
+		}
+	}
+	return false
+}
+
 // Strings gives each as "65000:100". Bytes behind the last whole one are ignored.
 func (c Communities) Strings() []string {
 	out := make([]string, 0, len(c)/communitySize)

@@ -10,7 +10,8 @@ import (
 // Candidate is one path to a prefix and what decided against it.
 type Candidate struct {
 	Route Route
-	// LostBy names the step of the decision that took it out, "" for the best path.
+	// LostBy names the step of the decision that took it out, or why it was rejected; "" for the
+	// best path.
 	LostBy string
 }
 
@@ -44,10 +45,12 @@ type step struct {
 // left, never at two paths by their order of arrival, so the result depends on the set alone;
 // the last two steps make the order total.
 var steps = []step{
-	// RFC 4271, 9.1.2: a path with the own AS in it is a loop and takes no part.
-	{"as-path-loop", func(in []contender) int {
-		return keep(in, func(c *contender) bool { return !c.loop })
+	// A path that was rejected takes no part; Candidate.LostBy is the reason.
+	{"rejected", func(in []contender) int {
+		return keep(in, func(c *contender) bool { return c.usable() })
 	}},
+	// RFC 9494, 4.2 and 4.3: whatever else speaks for it, a long-lived stale path is the last resort.
+	{"long-lived-stale", least(func(a, b *contender) int { return compareBool(a.is(leastPreferred), b.is(leastPreferred)) })},
 	// RFC 4271, 9.1.1 and 9.1.2: the highest degree of preference. A path without one has 100,
 	// as routers give it by default.
 	{"local-pref", least(func(a, b *contender) int { return cmp.Compare(b.localPref, a.localPref) })},
@@ -164,7 +167,7 @@ func (d *decision) best(first path, others []path) (p path, ok bool) {
 
 // route makes a path the Route of a generation.
 func (d *decision) route(prefix netip.Prefix, p path) Route {
-	return Route{Prefix: prefix, Path: p.attrs, Peer: d.speakers[p.peer].peer, PathID: p.id}
+	return Route{Prefix: prefix, Path: p.attrs, Peer: d.speakers[p.peer].peer, PathID: p.id, Stale: p.is(stale)}
 }
 
 // explain is best with what happened to every path.
@@ -184,7 +187,10 @@ func (d *decision) explain(prefix netip.Prefix, paths []path) []Candidate {
 	candidates := make([]Candidate, len(paths))
 	for i, c := range d.contenders {
 		candidates[i].Route = d.route(prefix, c.path)
-		if c.lostBy < len(steps) {
+		switch {
+		case !c.usable():
+			candidates[i].LostBy = c.reject.String()
+		case c.lostBy < len(steps):
 			candidates[i].LostBy = steps[c.lostBy].name
 		}
 	}
@@ -214,8 +220,8 @@ func (d *decision) enter(p path) {
 	if attrs.HasMED {
 		c.med = attrs.MED
 	}
-	if attrs.OriginatorID.IsValid() {
-		c.routerID = attrs.OriginatorID
+	if id := attrs.OriginatorID.Addr(); id.IsValid() {
+		c.routerID = id
 	}
 	if d.igp != nil {
 		c.igpCost = math.MaxUint64

@@ -17,7 +17,27 @@ type offer struct {
 	session rib.Session
 	pathID  uint32
 	attrs   rib.Attrs
+
+	reject           rib.Reject // by an import policy
+	stale, longLived bool
 }
+
+// rejected says why an offer takes no part, "" where it does.
+func (o offer) rejected() string {
+	switch {
+	case slices.Contains(asns(o.attrs.ASPath), localAS):
+		return "as-path-loop"
+	case o.reject != rib.Accepted:
+		return o.reject.String()
+	}
+	return ""
+}
+
+// Communities of RFC 9494.
+const (
+	llgrStale = 65535<<16 | 6
+	noLLGR    = 65535<<16 | 7
+)
 
 // costs is an IGPCost.
 type costs map[netip.Addr]uint32
@@ -31,7 +51,7 @@ const localAS = 64999
 
 // stepNames are the decision's steps in order, as the RFCs have them.
 var stepNames = []string{
-	"as-path-loop", "local-pref", "as-path-length", "origin", "med", "ebgp-over-ibgp", "igp-cost",
+	"long-lived-stale", "local-pref", "as-path-length", "origin", "med", "ebgp-over-ibgp", "igp-cost",
 	"router-id", "cluster-list-length", "peer-address", "path-id", "peer-name",
 }
 
@@ -39,14 +59,16 @@ var stepNames = []string{
 // one still in beats. It gives the index of the best, -1 for none, and which step took out each.
 func oracle(offers []offer, igp costs) (best int, lostBy []string) {
 	lostBy = make([]string, len(offers))
-	left := make([]int, len(offers))
-	for i := range left {
-		left[i] = i
+	var left []int
+	for i, o := range offers {
+		if lostBy[i] = o.rejected(); lostBy[i] == "" {
+			left = append(left, i)
+		}
 	}
 	for _, step := range stepNames {
 		var stay []int
 		for _, x := range left {
-			beaten := step == "as-path-loop" && slices.Contains(asns(offers[x].attrs.ASPath), localAS)
+			beaten := false
 			for _, y := range left {
 				beaten = beaten || beats(step, offers[y], offers[x], igp)
 			}
@@ -73,6 +95,11 @@ func asns(p rib.ASPath) (all []uint32) {
 
 func beats(step string, a, b offer, igp costs) bool {
 	switch step {
+	case "long-lived-stale":
+		last := func(o offer) bool {
+			return o.longLived || slices.Contains(o.attrs.Communities.Strings(), "65535:6")
+		}
+		return !last(a) && last(b)
 	case "local-pref":
 		pref := func(o offer) uint32 {
 			if o.attrs.HasLocalPref {
@@ -116,8 +143,8 @@ func beats(step string, a, b offer, igp costs) bool {
 		return cost(a) < cost(b)
 	case "router-id":
 		id := func(o offer) string {
-			if o.attrs.OriginatorID.IsValid() {
-				return sortable(o.attrs.OriginatorID)
+			if id := o.attrs.OriginatorID.Addr(); id.IsValid() {
+				return sortable(id)
 			}
 			return sortable(o.session.RouterID)
 		}
@@ -264,10 +291,16 @@ func randomAttrs(rng interface{ IntN(int) int }) rib.Attrs {
 		a.Origin = uint8(rng.IntN(3))
 	}
 	if rare() {
-		a.OriginatorID = netip.AddrFrom4([4]byte{10, 0, 3, byte(rng.IntN(2))})
+		a.OriginatorID = rib.RouterID{10, 0, 3, byte(rng.IntN(2))}
 	}
 	if rare() {
 		a.ClusterListLen = uint8(rng.IntN(3))
+	}
+	switch rng.IntN(12) {
+	case 0:
+		a.Communities = rib.MakeCommunities(65000<<16|1, llgrStale)
+	case 1:
+		a.Communities = rib.MakeCommunities(noLLGR)
 	}
 	return a
 }
@@ -294,6 +327,10 @@ func TestEveryStepDecides(t *testing.T) {
 		worsen     func(a *offer)
 	}{
 		{"own AS in the path", "as-path-loop", func(a *offer) { a.attrs.ASPath = path(localAS) }},
+		{"long-lived stale where it comes from", "long-lived-stale", func(a *offer) {
+			a.attrs.Communities = rib.MakeCommunities(llgrStale)
+			a.attrs.LocalPref, a.attrs.HasLocalPref = 200, true
+		}},
 		{"lower local preference", "local-pref", func(a *offer) { a.attrs.LocalPref, a.attrs.HasLocalPref = 99, true }},
 		{"local preference 0", "local-pref", func(a *offer) { a.attrs.HasLocalPref = true }},
 		{"longer path", "as-path-length", func(a *offer) { a.attrs.ASPath = path(64500, 64501, 64501); a.attrs.Origin = 0 }},
@@ -304,7 +341,10 @@ func TestEveryStepDecides(t *testing.T) {
 		{"next hop of unknown cost", "igp-cost", func(a *offer) { a.attrs.NextHop = addr("10.1.1.9"); a.session.RouterID = addr("1.1.1.1") }},
 		{"no next hop", "igp-cost", func(a *offer) { a.attrs.NextHop = netip.Addr{} }},
 		{"higher router ID", "router-id", func(a *offer) { a.session.RouterID = addr("10.9.9.50"); a.attrs.ClusterListLen = 0 }},
-		{"higher originator ID", "router-id", func(a *offer) { a.attrs.OriginatorID = addr("10.9.9.50"); a.session.RouterID = addr("1.1.1.1") }},
+		{"higher originator ID", "router-id", func(a *offer) {
+			a.attrs.OriginatorID = rib.RouterID{10, 9, 9, 50}
+			a.session.RouterID = addr("1.1.1.1")
+		}},
 		{"unknown router ID", "router-id", func(a *offer) { a.session.RouterID = netip.Addr{} }},
 		{"longer cluster list", "cluster-list-length", func(a *offer) { a.attrs.ClusterListLen = 6; a.peer.Addr = addr("10.0.0.1") }},
 		{"higher peer address", "peer-address", func(a *offer) { a.peer.Addr = addr("10.0.0.50") }},

@@ -12,13 +12,48 @@ type path struct {
 	attrs Path
 	id    uint32 // ADD-PATH identifier
 	peer  uint16 // index into RIB.speakers
-	loop  bool   // the own AS is in its AS path: kept, never chosen
+	standing
 }
+
+// A standing is what the RIB makes of a path. It is a struct of its own because the compiler
+// keeps structs of up to four fields in registers: Apply took a quarter longer with five.
+type standing struct {
+	reject Reject // kept, and not chosen where it is not Accepted
+	marks  marks
+}
+
+// marks are what a path carries beside its attributes.
+type marks uint8
+
+const (
+	// stale: kept from a lost session or a saved generation (RFC 4724, 4.2).
+	stale marks = 1 << iota
+	// longLived: stale for longer than the peer said it would be (RFC 9494, 4.2).
+	longLived
+	// llgrStale: the peer says that it is long-lived stale where it comes from (RFC 9494, 4.3).
+	llgrStale
+	// unconfirmed: not announced again since an enhanced refresh began (RFC 7313).
+	unconfirmed
+
+	leastPreferred = longLived | llgrStale
+)
 
 func (p path) exists() bool { return p.attrs != Path{} }
 
 // usable tells whether the decision may choose it.
-func (p path) usable() bool { return p.exists() && !p.loop }
+func (p path) usable() bool { return p.exists() && p.reject == Accepted }
+
+// is tells whether it has any of the marks.
+func (p path) is(m marks) bool { return p.marks&m != 0 }
+
+// shown gives what of a path the publisher looks at: nothing where it is not usable.
+func (p path) shown() path {
+	if !p.usable() {
+		return path{}
+	}
+	p.marks &^= unconfirmed
+	return p
+}
 
 // A destination is a prefix with the paths of all peers to it, in no particular order: 48
 // bytes with the first path, which is all that a table from one peer needs.
@@ -54,57 +89,62 @@ func (d *destination) usable() bool {
 	return d.first.usable() || slices.ContainsFunc(d.others(), path.usable)
 }
 
-// find gives the path of a peer and identifier, nil for none. It is for reading only: the
-// snapshot may share it.
-func (d *destination) find(peer uint16, id uint32) *path {
+// Paths are numbered: the first is 0, the others follow.
+
+// find gives the number of the path of a peer and identifier, -1 for none.
+func (d *destination) find(peer uint16, id uint32) int {
 	if d.first.exists() && d.first.peer == peer && d.first.id == id {
-		return &d.first
+		return 0
 	}
-	others := d.others()
-	for i := range others {
-		if others[i].peer == peer && others[i].id == id {
-			return &others[i]
+	for i, x := range d.others() {
+		if x.peer == peer && x.id == id {
+			return 1 + i
 		}
 	}
-	return nil
+	return -1
 }
 
-// put adds a path or replaces the one of the same peer and identifier.
-func (d *destination) put(p path) {
-	switch old := d.find(p.peer, p.id); {
-	case old == &d.first || d.empty():
+func (d *destination) at(i int) path {
+	if i == 0 {
+		return d.first
+	}
+	return (*d.more)[i-1]
+}
+
+func (d *destination) set(i int, p path) {
+	if i == 0 {
 		d.first = p
-	case old == nil:
-		d.own()
-		*d.more = append(*d.more, p)
+		return
+	}
+	d.own()
+	(*d.more)[i-1] = p
+}
+
+func (d *destination) add(p path) {
+	if d.empty() {
+		d.first = p
+		return
+	}
+	d.own()
+	*d.more = append(*d.more, p)
+}
+
+// remove takes path i away and puts the last one in its place.
+func (d *destination) remove(i int) {
+	last := len(d.others())
+	if i != last {
+		d.set(i, d.at(last))
+	}
+	switch last {
+	case 0:
+		d.first = path{}
+	case 1:
+		d.more, d.shared = nil, false
 	default:
 		d.own()
-		*d.find(p.peer, p.id) = p
+		(*d.more)[last-1] = path{}
+		*d.more = (*d.more)[:last-1]
 	}
-}
-
-// removeIf takes away the paths for which drop holds and gives their number.
-func (d *destination) removeIf(drop func(path) bool) (removed int) {
-	if slices.ContainsFunc(d.others(), drop) {
-		d.own()
-		before := len(*d.more)
-		*d.more = slices.DeleteFunc(*d.more, drop)
-		removed = before - len(*d.more)
-	}
-	if d.first.exists() && drop(d.first) {
-		removed++
-		d.first = path{}
-		if n := len(d.others()); n > 0 {
-			d.own()
-			d.first = (*d.more)[n-1]
-			(*d.more)[n-1] = path{}
-			*d.more = (*d.more)[:n-1]
-		}
-	}
-	if len(d.others()) == 0 {
-		d.more = nil
-	}
-	return removed
 }
 
 // own makes *more this destination's alone, to be written to.

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unique"
@@ -38,7 +39,26 @@ type modelPeer struct {
 	config  rib.PeerConfig
 	session rib.Session
 	peer    *rib.Peer
-	routes  map[rib.NLRI]rib.Attrs
+	state   string
+	policy  *policy // nil for none
+	routes  map[rib.NLRI]modelRoute
+}
+
+type modelRoute struct {
+	attrs rib.Attrs
+	// stale: kept from a lost session; longLived: for long; unconfirmed: since a refresh began
+	stale, longLived, unconfirmed bool
+}
+
+// A policy rejects whatever its salt has it reject.
+type policy struct{ salt atomic.Uint32 }
+
+func (p *policy) Check(prefix netip.Prefix, a *rib.Attrs) rib.Reject {
+	n := p.salt.Load() + 5*uint32(prefix.Bits()) + 3*a.MED + uint32(a.ASPath.Len())
+	if n%3 > 0 {
+		return rib.Accepted
+	}
+	return rib.RejectMartian + rib.Reject(n/3)%(rib.NumRejects-rib.RejectMartian)
 }
 
 // world is a RIB with its publisher and, beside it, a model that knows only what every peer
@@ -68,7 +88,8 @@ func (w *world) addPeer(c choices) error {
 			Name: fmt.Sprintf("peer%d", w.named), Kind: rib.KindBGP,
 			Addr: netip.AddrFrom4([4]byte{10, 0, 2, byte(c.IntN(3))}),
 		},
-		routes: map[rib.NLRI]rib.Attrs{},
+		state:  "down",
+		routes: map[rib.NLRI]modelRoute{},
 	}
 	var err error
 	if m.peer, err = w.rib.AddPeer(m.config); err != nil {
@@ -80,21 +101,47 @@ func (w *world) addPeer(c choices) error {
 }
 
 func (m *modelPeer) up(c choices) {
-	m.session = rib.Session{RouterID: netip.AddrFrom4([4]byte{10, 0, 3, byte(c.IntN(2))}), Internal: c.IntN(3) == 0}
+	m.session = rib.Session{
+		RouterID: netip.AddrFrom4([4]byte{10, 0, 3, byte(c.IntN(2))}), Internal: c.IntN(3) == 0,
+		KeepIPv4: c.IntN(2) == 0, KeepIPv6: c.IntN(2) == 0,
+	}
 	m.peer.Up(m.session)
-	clear(m.routes)
+	m.state = "established"
+	m.each(func(n rib.NLRI, r *modelRoute) (keep bool) {
+		r.stale, r.unconfirmed = true, false
+		return m.keeps(isV6(n))
+	})
 }
 
-// change has a peer send a message of a few prefixes, or lose its session and come back.
-func (m *modelPeer) change(c choices) {
-	if c.IntN(60) == 0 {
-		if c.IntN(2) == 0 {
-			m.peer.Down("test")
+func (m *modelPeer) keeps(v6 bool) bool {
+	return !v6 && m.session.KeepIPv4 || v6 && m.session.KeepIPv6
+}
+
+// each changes the routes and drops those that change does not keep.
+func (m *modelPeer) each(change func(n rib.NLRI, r *modelRoute) (keep bool)) {
+	for n, r := range m.routes {
+		if change(n, &r) {
+			m.routes[n] = r
+		} else {
+			delete(m.routes, n)
 		}
-		m.up(c)
+	}
+}
+
+func isV6(n rib.NLRI) bool { return n.Prefix.Addr().Is6() }
+
+// change has a peer send a message of a few prefixes, or something happen to its session.
+func (m *modelPeer) change(c choices) {
+	if c.IntN(12) == 0 {
+		m.event(c)
 		return
 	}
-	var u rib.Update
+	u := randomUpdate(c)
+	m.peer.Apply(u)
+	m.applied(u, false)
+}
+
+func randomUpdate(c choices) (u rib.Update) {
 	for range c.IntN(4) {
 		u.Unreach = append(u.Unreach, randomNLRI(c))
 	}
@@ -103,15 +150,118 @@ func (m *modelPeer) change(c choices) {
 	}
 	u.Attrs = randomAttrs(c)
 	u.Attrs.NextHop = netip.AddrFrom4([4]byte{10, 0, 1, byte(c.IntN(3))})
-	m.peer.Apply(u)
+	return u
+}
+
+func (m *modelPeer) applied(u rib.Update, stale bool) {
 	for _, n := range u.Unreach {
 		delete(m.routes, n)
 	}
 	for _, n := range u.Reach {
-		m.routes[n] = u.Attrs
+		m.routes[n] = modelRoute{attrs: u.Attrs, stale: stale}
 	}
 	clear(u.Unreach) // the slices are the caller's again
 	clear(u.Reach)
+}
+
+func (m *modelPeer) event(c choices) {
+	v6 := c.IntN(2) == 0
+	switch c.IntN(12) {
+	case 0:
+		m.peer.Down("test")
+		m.state = "down"
+		clear(m.routes)
+	case 1, 2:
+		was := m.state
+		m.peer.Retain("test")
+		m.state = "stale"
+		m.each(func(_ rib.NLRI, r *modelRoute) bool {
+			twice := was != "stale" && r.stale && !r.longLived
+			r.stale, r.unconfirmed = true, false
+			return !twice
+		})
+	case 3, 4:
+		m.up(c)
+	case 5:
+		m.peer.LongLived()
+		m.each(func(_ rib.NLRI, r *modelRoute) bool {
+			forbidden := r.stale && !r.longLived && slices.Contains(r.attrs.Communities.Strings(), "65535:7")
+			r.longLived = r.stale
+			return !forbidden
+		})
+	case 6:
+		m.peer.MarkStale(v6)
+		m.each(func(n rib.NLRI, r *modelRoute) bool {
+			r.unconfirmed = r.unconfirmed || isV6(n) == v6 && !r.stale
+			return true
+		})
+	case 7:
+		m.peer.Sweep(v6)
+		m.each(func(n rib.NLRI, r *modelRoute) bool { return isV6(n) != v6 || !r.stale && !r.unconfirmed })
+	case 8:
+		m.peer.EndOfRIB(v6)
+		if m.state == "established" && m.keeps(v6) {
+			m.each(func(n rib.NLRI, r *modelRoute) bool { return isV6(n) != v6 || !r.stale })
+		}
+		if v6 {
+			m.session.KeepIPv6 = false
+		} else {
+			m.session.KeepIPv4 = false
+		}
+	case 9:
+		m.policy = nil
+		if c.IntN(2) == 0 {
+			m.policy = &policy{}
+			m.policy.salt.Store(uint32(c.IntN(30)))
+			m.peer.SetImport(m.policy)
+		} else {
+			m.peer.SetImport(nil)
+		}
+	case 10:
+		if m.policy != nil {
+			m.policy.salt.Store(uint32(c.IntN(30)))
+		}
+		m.peer.Reconsider()
+	case 11:
+		u := randomUpdate(c)
+		m.peer.Restore(u)
+		if m.state != "established" {
+			m.state = "stale"
+			m.applied(u, true)
+		}
+	}
+}
+
+// offer is a route of the peer as the oracle wants it.
+func (m *modelPeer) offer(n rib.NLRI, r modelRoute) offer {
+	o := offer{peer: m.config, session: m.session, pathID: n.PathID, attrs: r.attrs, stale: r.stale, longLived: r.longLived}
+	if m.policy != nil {
+		o.reject = m.policy.Check(n.Prefix, &r.attrs)
+	}
+	return o
+}
+
+// status works out what the peer's status says of its routes.
+func (m *modelPeer) status() (s rib.PeerStatus) {
+	words := map[string]rib.Reject{}
+	for r := range rib.NumRejects {
+		words[r.String()] = r
+	}
+	for n, r := range m.routes {
+		total, stale := &s.V4, &s.Stale4
+		if isV6(n) {
+			total, stale = &s.V6, &s.Stale6
+		}
+		*total++
+		if r.stale {
+			*stale++
+		}
+		if word := m.offer(n, r).rejected(); word != "" {
+			s.Rejected[words[word]]++
+		}
+	}
+	s.Name, s.State = m.config.Name, m.state
+	return s
 }
 
 // randomNLRI picks from few prefixes, so that peers meet and flaps happen.
@@ -134,15 +284,15 @@ func (w *world) wanted() map[netip.Prefix]rib.Route {
 	peers := map[string]*rib.Peer{}
 	for _, m := range w.peers {
 		peers[m.config.Name] = m.peer
-		for n, attrs := range m.routes {
-			offers[n.Prefix] = append(offers[n.Prefix], offer{m.config, m.session, n.PathID, attrs})
+		for n, r := range m.routes {
+			offers[n.Prefix] = append(offers[n.Prefix], m.offer(n, r))
 		}
 	}
 	want := map[netip.Prefix]rib.Route{}
 	for prefix, of := range offers {
 		if best, _ := oracle(of, w.igp); best >= 0 {
 			o := of[best]
-			want[prefix] = rib.Route{Prefix: prefix, Path: unique.Make(o.attrs), Peer: peers[o.peer.Name], PathID: o.pathID}
+			want[prefix] = rib.Route{Prefix: prefix, Path: unique.Make(o.attrs), Peer: peers[o.peer.Name], PathID: o.pathID, Stale: o.stale}
 		}
 	}
 	return want
@@ -165,19 +315,42 @@ func (w *world) check() error {
 		return fmt.Errorf("RIB counts %d + %d, generation %d + %d, want %d in all", v4, v6, g.V4, g.V6, len(want))
 	}
 	for _, m := range w.peers {
-		routes, sum := map[rib.NLRI]rib.Attrs{}, 0
-		for n, p := range m.peer.Routes() {
-			routes[n] = p.Value()
-			sum++
-		}
-		if s := m.peer.Status(); !maps.Equal(routes, m.routes) || sum != len(m.routes) || s.V4+s.V6 != sum {
-			return fmt.Errorf("%s has %d routes, status says %d + %d, want %d", m.config.Name, sum, s.V4, s.V6, len(m.routes))
+		if err := m.check(); err != nil {
+			return err
 		}
 	}
 	if n := w.publisher.Stats().Pending; n != 0 {
 		return fmt.Errorf("%d changes pending behind a flush", n)
 	}
 	return w.engine.problem()
+}
+
+// check compares a peer with its model.
+func (m *modelPeer) check() error {
+	sum := 0
+	for n, p := range m.peer.Routes() {
+		if r, ok := m.routes[n]; !ok || r.attrs != p.Value() {
+			return fmt.Errorf("%s has %v with %+v, want %+v (%t)", m.config.Name, n, p.Value(), r.attrs, ok)
+		}
+		sum++
+	}
+	if sum != len(m.routes) {
+		return fmt.Errorf("%s has %d routes, want %d", m.config.Name, sum, len(m.routes))
+	}
+	got, want := m.peer.Status(), m.status()
+	if got.StaleSince.IsZero() != (got.Stale4+got.Stale6 == 0) {
+		return fmt.Errorf("%s: %d + %d stale since %v", m.config.Name, got.Stale4, got.Stale6, got.StaleSince)
+	}
+	v4, v6 := m.peer.Received()
+	if v4 != want.V4-want.Stale4 || v6 != want.V6-want.Stale6 {
+		return fmt.Errorf("%s: received %d + %d, want %+v", m.config.Name, v4, v6, want)
+	}
+	if got = (rib.PeerStatus{
+		Name: got.Name, State: got.State, V4: got.V4, V6: got.V6, Stale4: got.Stale4, Stale6: got.Stale6, Rejected: got.Rejected,
+	}); got != want {
+		return fmt.Errorf("status %+v, want %+v", got, want)
+	}
+	return nil
 }
 
 // contents gives a generation's routes by prefix, as its table finds them.

@@ -2,6 +2,7 @@ package rib
 
 import (
 	"iter"
+	"sync/atomic"
 	"time"
 	"unique"
 
@@ -11,89 +12,219 @@ import (
 // States of a peer as PeerStatus shows them.
 const (
 	stateDown        = "down"
-	stateEstablished = "established" // a BGP session
+	stateEstablished = "established" // a session
 	stateLoading     = "loading"     // any other source being read
 	stateLoaded      = "loaded"      // any other source, read
+	stateStale       = "stale"       // not there, and routes of it are kept
+)
+
+// Well-known communities of RFC 9494, 5.
+const (
+	communityLLGRStale = 0xffff0006
+	communityNoLLGR    = 0xffff0007
 )
 
 // Peer is one source's Adj-RIB-In. Methods are safe for concurrent use, but calls that must be
-// in order (one session's messages) are the caller's to order.
+// in order (one session's messages) are the caller's to order. Those that look at all of the
+// peer's routes (Up, Down, Retain, Sweep, ...) return when they have: a table of 1.3 M routes
+// takes some tens of milliseconds, while other peers go on.
+//
+// What becomes of a session's routes:
+//
+//	Up ── Apply ── Down                                            withdrawn
+//	          └─── Retain ── Sweep, or LongLived ── Sweep, or Down  kept as stale, given up
+//	                  └───── Up (Keep) ── Apply ── EndOfRIB         announced again, the rest swept
+//
+// Restore puts in what a saved generation had, as stale as what Retain keeps.
 type Peer struct {
-	rib    *RIB
-	config PeerConfig
-	index  uint16 // in RIB.speakers and path.peer
+	rib     *RIB
+	config  PeerConfig // but for Awaited
+	index   uint16     // in RIB.speakers and path.peer
+	awaited atomic.Bool
+	// received is what Received gives: written under rib.mu, behind every message.
+	received [2]atomic.Int64
 
 	// Below: under rib.mu.
-	session   Session
-	state     string
-	changed   time.Time // when state became what it is
-	lastError string
-	v4, v6    int
-	updates   uint64
-	endOfRIB4 bool
-	endOfRIB6 bool
-	loaded    bool
-	gaveUp    bool
-	removed   bool
+	imports     Import // nil accepts all
+	session     Session
+	state       string
+	changed     time.Time // when state became what it is
+	lastError   string
+	paths       [2]int // by family
+	stale       [2]int // those that are
+	unconfirmed [2]int // those that are
+	staleSince  time.Time
+	rejected    [NumRejects]int // paths by reason, those accepted among them
+	updates     uint64
+	endOfRIB4   bool
+	endOfRIB6   bool
+	loaded      bool
+	gaveUp      bool
+	removed     bool
+	ended       int   // how often a session ended
+	attrs       Attrs // scratch of apply: what an Import looks at
 }
 
 // Name is the peer's name, unique in its RIB.
 func (p *Peer) Name() string { return p.config.Name }
 
-// Config is what the peer was added with.
-func (p *Peer) Config() PeerConfig { return p.config }
+// Config is what the peer was added with, and what SetAwaited changed.
+func (p *Peer) Config() PeerConfig {
+	c := p.config
+	c.Awaited = p.awaited.Load()
+	return c
+}
 
-// Up tells that a session was established (BGP) or that loading began (everything else). What
-// is left of a session before it is withdrawn. A BGP session then has its first load complete
-// with the End-of-RIB of every family that it negotiated: at once where there is none.
-func (p *Peer) Up(s Session) {
-	p.rib.withdrawAll(p)
-	p.change(func() {
-		p.session = s
-		p.endOfRIB4, p.endOfRIB6 = false, false
-		routerID := s.RouterID
-		if !routerID.IsValid() {
-			routerID = p.config.RouterID
+// SetAwaited changes whether readiness waits for the peer's first load.
+func (p *Peer) SetAwaited(awaited bool) {
+	p.change(func() { p.awaited.Store(awaited) })
+}
+
+// SetImport has i decide which of the peer's routes may be chosen, those that it has among them;
+// nil accepts all. A session's routes with the own AS in the path are never chosen.
+func (p *Peer) SetImport(i Import) {
+	p.change(func() { p.imports = i })
+	p.Reconsider()
+}
+
+// Reconsider has the Import judge every route of the peer again: what it goes by has changed.
+func (p *Peer) Reconsider() {
+	var last Path
+	attrs := new(Attrs) // of last
+	p.rewrite(func(d *destination, x path) path {
+		if x.reject == RejectLoop {
+			return x // no policy lets that in
 		}
-		p.rib.setSpeaker(p.index, speaker{peer: p, internal: s.Internal, routerID: routerID})
-		if p.config.Kind != KindBGP {
-			p.setState(stateLoading, "")
-			return
+		x.reject = Accepted
+		if p.imports != nil {
+			if x.attrs != last {
+				last, *attrs = x.attrs, x.attrs.Value()
+			}
+			x.reject = p.imports.Check(d.key().prefix(), attrs)
 		}
-		p.setState(stateEstablished, "")
-		p.loadedWithEndOfRIB()
+		return x
 	})
 }
 
-// Apply takes one message's changes. The caller may reuse the slices afterwards. Prefixes that
-// are not valid are skipped, host bits cleared. It costs about 0.2 µs a prefix.
-func (p *Peer) Apply(u Update) {
-	var announced path
-	if len(u.Reach) > 0 {
-		announced = path{
-			attrs: unique.Make(u.Attrs),
-			peer:  p.index,
-			loop:  p.looped(u.Attrs.ASPath),
+// Up tells that a session was established (BGP, BMP) or that loading began (everything else).
+// What is there of a family that the session keeps, or of a file, is stale from then on, until
+// it is announced again or swept; the rest is withdrawn. A session then has its first load
+// complete with the End-of-RIB of every family that it negotiated: at once where there is none.
+func (p *Peer) Up(s Session) {
+	if !p.config.Kind.session() {
+		s.KeepIPv4, s.KeepIPv6 = true, true
+	}
+	other := false // the decision sees another speaker behind the paths
+	p.change(func() {
+		p.session = s
+		p.endOfRIB4, p.endOfRIB6 = false, false
+		if p.config.Kind.session() {
+			p.setState(stateEstablished, "")
+		} else {
+			p.setState(stateLoading, "")
 		}
-	}
-	r := p.rib
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if p.removed {
-		return
-	}
-	p.updates++
-	for _, n := range u.Unreach {
-		r.withdraw(n.Prefix, p.index, n.PathID)
-	}
-	for _, n := range u.Reach {
-		announced.id = n.PathID
-		r.announce(n.Prefix, announced)
+		now := speaker{peer: p, internal: s.Internal, routerID: s.RouterID}
+		if !now.routerID.IsValid() {
+			now.routerID = p.config.RouterID
+		}
+		other = now != p.rib.speakers[p.index]
+		p.rib.setSpeaker(p.index, now)
+	})
+	p.rewrite(func(d *destination, x path) path {
+		if !s.keeps(d.isV6) {
+			return path{}
+		}
+		return x.aged()
+	})
+	p.change(func() {
+		other = other && p.holds()
+		if p.state == stateEstablished {
+			p.loadedWithEndOfRIB()
+		}
+	})
+	if other {
+		p.rib.Reevaluate()
 	}
 }
 
-// EndOfRIB tells that the peer has sent all that it had of a family (RFC 4724, 2).
+func (s *Session) keeps(v6 bool) bool { return v6 && s.KeepIPv6 || !v6 && s.KeepIPv4 }
+
+// aged gives a path as stale.
+func (p path) aged() path {
+	p.marks |= stale
+	return p
+}
+
+// Apply takes one message's changes. The caller may reuse the slices afterwards. Prefixes that
+// are not valid are skipped, host bits cleared. It costs about 0.2 µs a prefix, and what the
+// Import takes. It waits where more than Options.MaxPending prefixes wait for the publisher; a
+// session that ends meanwhile, with Down, Retain or RemovePeer, takes the message with it.
+func (p *Peer) Apply(u Update) {
+	x := p.path(&u)
+	r := p.rib
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.admit(p) {
+		return
+	}
+	p.updates++
+	p.apply(&u, x)
+}
+
+// Restore is Apply with what a saved generation had of the peer: the routes are stale, and so is
+// the peer. Where it is up, or loaded, it knows better, and Restore changes nothing.
+func (p *Peer) Restore(u Update) {
+	x := p.path(&u).aged()
+	r := p.rib
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.admit(p) || p.state != stateDown && p.state != stateStale {
+		return
+	}
+	if p.state == stateDown {
+		p.setState(stateStale, p.lastError)
+	}
+	p.apply(&u, x)
+}
+
+// path makes the path that an update announces, but for identifier and policy.
+func (p *Peer) path(u *Update) path {
+	if len(u.Reach) == 0 {
+		return path{}
+	}
+	x := path{attrs: unique.Make(u.Attrs), peer: p.index}
+	if u.Attrs.Communities.Contains(communityLLGRStale) {
+		x.marks = llgrStale
+	}
+	if p.looped(u.Attrs.ASPath) {
+		x.reject = RejectLoop
+	}
+	return x
+}
+
+// apply is called under the lock.
+func (p *Peer) apply(u *Update, x path) {
+	for _, n := range u.Unreach {
+		p.rib.withdraw(p, n.Prefix, n.PathID)
+	}
+	if p.imports != nil {
+		p.attrs = u.Attrs
+	}
+	for _, n := range u.Reach {
+		x.id = n.PathID
+		p.rib.announce(p, n.Prefix, x, p.imports, &p.attrs)
+	}
+	p.counted()
+}
+
+// EndOfRIB tells that the peer has sent all that it had of a family (RFC 4724, 2). What Up kept
+// of it and was not announced again is withdrawn.
 func (p *Peer) EndOfRIB(v6 bool) {
+	up := false
+	p.change(func() { up = p.state == stateEstablished })
+	if up {
+		p.sweep(v6, stale)
+	}
 	p.change(func() {
 		if v6 {
 			p.endOfRIB6 = true
@@ -106,12 +237,42 @@ func (p *Peer) EndOfRIB(v6 bool) {
 	})
 }
 
+// MarkStale tells that the peer announces all of a family once more (RFC 7313, 4): what it has
+// not announced again until Sweep goes. Until then the routes are as good as any, and their
+// Stale is false.
+func (p *Peer) MarkStale(v6 bool) {
+	p.rewrite(func(d *destination, x path) path {
+		if d.isV6 == v6 {
+			x.marks |= unconfirmed
+		}
+		return x
+	})
+}
+
+// Sweep withdraws what is still stale in a family, or not announced again since MarkStale.
+func (p *Peer) Sweep(v6 bool) { p.sweep(v6, stale|unconfirmed) }
+
+func (p *Peer) sweep(v6 bool, m marks) {
+	f := family(v6)
+	left := func() bool { return m&stale != 0 && p.stale[f] > 0 || m&unconfirmed != 0 && p.unconfirmed[f] > 0 }
+	p.rewriteWhile(left, func(d *destination, x path) path {
+		if d.isV6 == v6 && x.is(m) {
+			return path{}
+		}
+		return x
+	})
+}
+
 // Loaded tells that the whole source is in: a file was read, or a session's first load is
-// complete by other signs than End-of-RIB.
+// complete by other signs than End-of-RIB. Stale routes of a file are withdrawn.
 func (p *Peer) Loaded() {
+	if !p.config.Kind.session() {
+		p.Sweep(false)
+		p.Sweep(true)
+	}
 	p.change(func() {
 		p.loaded, p.gaveUp = true, false
-		if p.config.Kind != KindBGP {
+		if !p.config.Kind.session() {
 			p.setState(stateLoaded, "")
 		}
 	})
@@ -119,26 +280,86 @@ func (p *Peer) Loaded() {
 
 // GaveUp has readiness no longer wait for the peer's first load: it takes too long, or the
 // file is broken. Routes that were applied stay. A file is down from then on, and a session
-// that is down shows the reason.
+// that is not there shows the reason.
 func (p *Peer) GaveUp(reason string) {
 	p.change(func() {
 		p.gaveUp = true
-		if p.config.Kind != KindBGP {
+		switch {
+		case !p.config.Kind.session():
 			p.setState(stateDown, reason)
-		} else if p.state == stateDown {
+		case p.state != stateEstablished:
 			p.lastError = reason
 		}
 	})
 }
 
-// Down tells that the session is lost: all its routes are withdrawn. It returns when they are;
-// a table of 1.3 M routes takes some tens of milliseconds, while other peers go on.
+// Down tells that the session is lost: all its routes are withdrawn, stale ones among them.
 func (p *Peer) Down(reason string) {
+	p.change(func() { p.end(stateDown, reason) })
+	p.withdrawAll()
+}
+
+// Retain tells that the session is lost and its routes are kept as stale, for Up to keep or
+// Sweep, LongLived or Down to end (RFC 4724, 4.2). What was stale already goes, so that no route
+// survives two restarts unconfirmed; long-lived stale routes may.
+func (p *Peer) Retain(reason string) {
+	was := ""
 	p.change(func() {
-		p.endOfRIB4, p.endOfRIB6 = false, false
-		p.setState(stateDown, reason)
+		was = p.state
+		p.end(stateStale, reason)
 	})
-	p.rib.withdrawAll(p)
+	p.rewrite(func(_ *destination, x path) path {
+		if was != stateStale && x.is(stale) && !x.is(longLived) {
+			return path{}
+		}
+		return x.aged()
+	})
+}
+
+// LongLived makes the stale routes long-lived ones, which are chosen only where there is nothing
+// else; those whose NO_LLGR community forbids that are withdrawn (RFC 9494, 4.2).
+func (p *Peer) LongLived() {
+	p.rewrite(func(_ *destination, x path) path {
+		switch {
+		case !x.is(stale) || x.is(longLived):
+			return x
+		case x.attrs.Value().Communities.Contains(communityNoLLGR):
+			return path{}
+		}
+		x.marks |= longLived
+		return x
+	})
+}
+
+// withdrawAll takes the peer out of every destination.
+func (p *Peer) withdrawAll() {
+	p.rewrite(func(*destination, path) path { return path{} })
+}
+
+// rewrite has change say what every path of the peer shall be: itself, one with other marks, or
+// none. Others get the lock in between, but change has it.
+func (p *Peer) rewrite(change func(d *destination, x path) path) { p.rewriteWhile(p.holds, change) }
+
+// rewriteWhile is rewrite until no path is left to change. A peer without paths has none: else
+// a removed one would reach the routes of the one that has its index now.
+func (p *Peer) rewriteWhile(left func() bool, change func(d *destination, x path) path) {
+	r := p.rib
+	more := true
+	for n := 0; more && r.visit(n, func(first lpm.Handle, some []destination) {
+		if more = left(); !more {
+			return
+		}
+		for i := range some {
+			d := &some[i]
+			for j := len(d.others()); j >= 0; j-- { // remove puts one that was looked at in its place
+				if x := d.at(j); x.peer == p.index && x.exists() {
+					r.replace(p, first+lpm.Handle(i), d, j, change(d, x))
+				}
+			}
+		}
+		p.counted()
+	}); n++ {
+	}
 }
 
 // Status describes the peer.
@@ -156,14 +377,14 @@ func (p *Peer) Routes() iter.Seq2[NLRI, Path] {
 		path
 	}
 	return func(yield func(NLRI, Path) bool) {
-		var found []route // of one page: the caller looks at them without the lock
-		for n := 0; p.rib.visitPage(n, func(_ lpm.Handle, page []destination) {
+		var found []route // of one visit: the caller looks at them without the lock
+		for n := 0; p.rib.visit(n, func(_ lpm.Handle, some []destination) {
 			found = found[:0]
 			if p.removed {
 				return
 			}
-			for i := range page {
-				d := &page[i]
+			for i := range some {
+				d := &some[i]
 				if d.first.exists() && d.first.peer == p.index {
 					found = append(found, route{d.key(), d.first})
 				}
@@ -194,6 +415,14 @@ func (p *Peer) change(f func()) {
 	p.rib.notify() // readiness may have waited for it
 }
 
+// end ends a session. It is called under the lock.
+func (p *Peer) end(state, reason string) {
+	p.endOfRIB4, p.endOfRIB6 = false, false
+	p.setState(state, reason)
+	p.ended++
+	p.rib.room.Broadcast()
+}
+
 // setState is called under the lock.
 func (p *Peer) setState(state, lastError string) {
 	p.state, p.lastError, p.changed = state, lastError, time.Now()
@@ -207,24 +436,60 @@ func (p *Peer) loadedWithEndOfRIB() {
 }
 
 // pending tells whether readiness waits for the peer. It is called under the lock.
-func (p *Peer) pending() bool { return p.config.Awaited && !p.loaded && !p.gaveUp }
+func (p *Peer) pending() bool { return p.awaited.Load() && !p.loaded && !p.gaveUp }
 
-// count is called under the lock.
-func (p *Peer) count(v6 bool, by int) {
-	if v6 {
-		p.v6 += by
-	} else {
-		p.v4 += by
+// count notes a path that comes (+1) or goes (-1). It is called under the lock.
+func (p *Peer) count(x path, v6 bool, by int) {
+	f := family(v6)
+	p.paths[f] += by
+	p.rejected[x.reject] += by
+	if x.is(stale) {
+		if p.stale == [2]int{} {
+			p.staleSince = time.Now()
+		}
+		p.stale[f] += by
+	}
+	if x.is(unconfirmed) {
+		p.unconfirmed[f] += by
 	}
 }
+
+// family numbers the families: IPv4 is 0.
+func family(v6 bool) int {
+	if v6 {
+		return 1
+	}
+	return 0
+}
+
+// counted shows what was counted to Received. It is called under the lock.
+func (p *Peer) counted() {
+	for f := range p.received {
+		p.received[f].Store(int64(p.paths[f] - p.stale[f]))
+	}
+}
+
+// Received is the number of routes that the session has announced and not withdrawn, by family;
+// stale ones do not count. It takes no lock: for a look behind every message.
+func (p *Peer) Received() (v4, v6 int) {
+	return int(p.received[0].Load()), int(p.received[1].Load())
+}
+
+// holds tells whether the peer has any path. It is called under the lock.
+func (p *Peer) holds() bool { return p.paths != [2]int{} }
 
 // status is called under the lock.
 func (p *Peer) status() PeerStatus {
 	s := PeerStatus{
 		Name: p.config.Name, Kind: p.config.Kind, Addr: p.config.Addr, AS: p.config.AS,
 		RouterID: p.session.RouterID, State: p.state, Since: p.changed, LastError: p.lastError,
-		V4: p.v4, V6: p.v6, Updates: p.updates,
-		EndOfRIB4: p.endOfRIB4, EndOfRIB6: p.endOfRIB6, Loaded: p.loaded, Awaited: p.config.Awaited,
+		V4: p.paths[0], V6: p.paths[1], Updates: p.updates,
+		EndOfRIB4: p.endOfRIB4, EndOfRIB6: p.endOfRIB6, Loaded: p.loaded, Awaited: p.awaited.Load(),
+		Stale4: p.stale[0], Stale6: p.stale[1], Rejected: p.rejected,
+	}
+	s.Rejected[Accepted] = 0
+	if s.Stale4+s.Stale6 > 0 {
+		s.StaleSince = p.staleSince
 	}
 	if !s.RouterID.IsValid() {
 		s.RouterID = p.config.RouterID

@@ -146,9 +146,9 @@ func TestPathsWithLoopAreKeptAndNotChosen(t *testing.T) {
 	}
 }
 
-// A dump or a list with our own routes is asked for exactly them.
+// A dump, a list or another router with our own routes is asked for exactly them.
 func TestPathsOfFilesHaveNoLoop(t *testing.T) {
-	for _, kind := range []rib.PeerKind{rib.KindMRT, rib.KindList} {
+	for _, kind := range []rib.PeerKind{rib.KindMRT, rib.KindList, rib.KindBMP} {
 		b := rib.New(rib.Options{LocalAS: localAS})
 		p, _ := b.AddPeer(rib.PeerConfig{Name: "a", Kind: kind})
 		own := rib.MakeASPath(rib.Segment{Type: rib.SegmentSequence, ASNs: []uint32{64500, localAS}})

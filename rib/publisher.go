@@ -172,11 +172,12 @@ func (p *Publisher) Run(ctx context.Context) error {
 	}
 }
 
-// restLoading sleeps until ctx ends or readiness waits for nothing but a generation, d at most.
+// restLoading sleeps until ctx ends, readiness waits for nothing but a generation, or a peer waits
+// for the publisher; d at most.
 func (p *Publisher) restLoading(ctx context.Context, d time.Duration, timeout <-chan time.Time) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	for p.rib.waiting() {
+	for p.rib.mayRest() {
 		select {
 		case <-ctx.Done():
 			return

@@ -39,7 +39,12 @@ type bench struct {
 
 func newBench(t *testing.T, o rib.PublisherOptions) *bench {
 	t.Helper()
-	b := &bench{T: t, rib: rib.New(rib.Options{}), engine: &mapEngine{}, log: &bytes.Buffer{}}
+	return newBenchOf(t, rib.Options{}, o)
+}
+
+func newBenchOf(t *testing.T, of rib.Options, o rib.PublisherOptions) *bench {
+	t.Helper()
+	b := &bench{T: t, rib: rib.New(of), engine: &mapEngine{}, log: &bytes.Buffer{}}
 	o.Log = slog.New(slog.NewTextHandler(b.log, nil))
 	b.publisher = rib.NewPublisher(b.rib, b.engine, o)
 	b.peer = b.add(rib.PeerConfig{Name: "a", Kind: rib.KindBGP})

@@ -13,6 +13,9 @@ type Route struct {
 	Path   Path
 	Peer   *Peer
 	PathID uint32 // ADD-PATH identifier (RFC 7911), 0 without
+	// Stale says that the route is kept from a lost session or from before a restart, until the
+	// peer announces it again or is given up (RFC 4724, 4.2).
+	Stale bool
 }
 
 // A Generation is a published table with its routes.
@@ -38,9 +41,13 @@ type PeerKind string
 
 const (
 	KindBGP  PeerKind = "bgp"
+	KindBMP  PeerKind = "bmp" // a peer of a router that mirrors it (RFC 7854)
 	KindMRT  PeerKind = "mrt"
 	KindList PeerKind = "list"
 )
+
+// session tells whether such a peer comes and goes, established and down; others are read.
+func (k PeerKind) session() bool { return k == KindBGP || k == KindBMP }
 
 // PeerConfig describes a source of routes.
 type PeerConfig struct {
@@ -50,7 +57,7 @@ type PeerConfig struct {
 	AS   uint32     // 0 for lists
 	// RouterID is the BGP identifier where it is known before Up (MRT peer tables).
 	RouterID netip.Addr
-	// Awaited makes readiness wait for this peer's first load.
+	// Awaited makes readiness wait for this peer's first load (Peer.SetAwaited changes it).
 	Awaited bool
 }
 
@@ -60,6 +67,10 @@ type Session struct {
 	Internal bool       // iBGP
 	IPv4     bool       // families negotiated: End-of-RIB is awaited for each
 	IPv6     bool
+	// KeepIPv4 and KeepIPv6 have Up leave the stale routes of a family until its End-of-RIB: the
+	// peer's OPEN says that it forwarded on through its restart (RFC 4724, 4.2).
+	KeepIPv4 bool
+	KeepIPv6 bool
 }
 
 // PeerStatus is a peer as status pages show it.
@@ -69,13 +80,19 @@ type PeerStatus struct {
 	Addr      netip.Addr
 	AS        uint32
 	RouterID  netip.Addr
-	State     string // "established", "loading", "loaded", "down"
+	State     string // "established", "loading", "loaded", "stale", "down"
 	Since     time.Time
-	LastError string // why it is down, empty otherwise
+	LastError string // why it is down or stale, empty otherwise
 	V4, V6    int    // routes in its Adj-RIB-In
 	Updates   uint64 // messages or records applied
 	EndOfRIB4 bool
 	EndOfRIB6 bool
 	Loaded    bool // the first load is complete
 	Awaited   bool
+	// Stale4 and Stale6 of V4 and V6 are kept from a lost session or a saved generation, since
+	// StaleSince (zero where there are none).
+	Stale4, Stale6 int
+	StaleSince     time.Time
+	// Rejected counts by reason the paths of V4 and V6 that are not chosen; none at Accepted.
+	Rejected [NumRejects]int
 }

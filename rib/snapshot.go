@@ -50,6 +50,7 @@ func (r *RIB) take() *snapshot {
 		r.dirty = nil // a full load must not keep its memory for ever
 	}
 	r.dirty = r.dirty[:0]
+	r.room.Broadcast()
 	return s
 }
 

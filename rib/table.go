@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"net/netip"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -28,7 +29,14 @@ type Options struct {
 	LocalAS uint32 // own AS: paths of sessions that contain it are not chosen (loop); 0 checks nothing
 	IGP     IGPCost
 	Log     *slog.Logger // nil: slog.Default
+	// MaxPending is how many prefixes may have changed and wait for the publisher before Apply and
+	// Restore wait, too: what is slow then is the peer, not the heap. 0: 4 M; negative: no limit,
+	// for who applies first and has the publisher run later.
+	MaxPending int
 }
+
+// defaultMaxPending is three full tables: only what is no Internet table waits.
+const defaultMaxPending = 4_000_000
 
 // A RIB holds the routes of all peers and which destinations changed since the publisher
 // looked last. Safe for concurrent use. A table of one peer takes about 90 bytes an IPv4 prefix
@@ -38,14 +46,17 @@ type Options struct {
 // One Publisher belongs to it, which also frees what was withdrawn: without one the RIB keeps
 // a destination for every prefix that it ever saw.
 type RIB struct {
-	localAS uint32
-	igp     IGPCost
-	log     *slog.Logger
+	localAS    uint32
+	igp        IGPCost
+	log        *slog.Logger
+	maxPending int
 
 	// wake holds an item when there may be something to publish.
 	wake chan struct{}
 
 	mu    sync.Mutex // everything below, and the peers' state; held for microseconds
+	room  *sync.Cond // the publisher took what waited, or somebody need not wait any more
+	waits int        // who waits for room
 	index index
 	dests destinations
 	dirty []lpm.Handle // changed since the last snapshot, each once
@@ -57,6 +68,7 @@ type RIB struct {
 	// goes on with the one it took.
 	speakers []speaker
 	full     bool // the log has told that no handle is free
+	closed   bool
 }
 
 // A speaker is what the decision asks about a peer. The zero speaker is an unused index.
@@ -71,11 +83,28 @@ func New(o Options) *RIB {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	return &RIB{
-		localAS: o.LocalAS, igp: o.IGP, log: o.Log,
+	switch {
+	case o.MaxPending == 0:
+		o.MaxPending = defaultMaxPending
+	case o.MaxPending < 0:
+		o.MaxPending = math.MaxInt
+	}
+	r := &RIB{
+		localAS: o.LocalAS, igp: o.IGP, log: o.Log, maxPending: o.MaxPending,
 		wake:  make(chan struct{}, 1),
 		index: newIndex(), dests: newDestinations(), peers: map[string]*Peer{},
 	}
+	r.room = sync.NewCond(&r.mu)
+	return r
+}
+
+// Close is for the end of the publisher: whoever waits for it goes on, and what peers announce
+// from then on changes nothing.
+func (r *RIB) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	r.room.Broadcast()
 }
 
 // AddPeer adds a source of routes, which is down until its Up. The error is ErrPeerExists for a
@@ -93,6 +122,7 @@ func (r *RIB) AddPeer(c PeerConfig) (*Peer, error) {
 		}
 	}
 	p := &Peer{rib: r, config: c, index: uint16(i), state: stateDown, changed: time.Now()}
+	p.awaited.Store(c.Awaited)
 	r.peers[c.Name] = p
 	r.setSpeaker(p.index, speaker{peer: p, routerID: c.RouterID})
 	return p, nil
@@ -107,11 +137,11 @@ func (r *RIB) RemovePeer(p *Peer) {
 		return
 	}
 	p.removed = true // before the withdrawal, so that nothing is announced behind it
-	p.setState(stateDown, "removed")
+	p.end(stateDown, "removed")
 	delete(r.peers, p.config.Name)
 	r.mu.Unlock()
 
-	r.withdrawAll(p)
+	p.withdrawAll()
 
 	r.mu.Lock()
 	r.setSpeaker(p.index, speaker{})
@@ -163,11 +193,12 @@ func (r *RIB) Pending() []string {
 	return names
 }
 
-// waiting tells whether Pending names anybody.
-func (r *RIB) waiting() bool {
+// mayRest tells whether there is time until the next generation: Pending names somebody, and
+// nobody waits for room.
+func (r *RIB) mayRest() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.anyPending()
+	return r.anyPending() && r.waits == 0
 }
 
 // anyPending is called under the lock.
@@ -207,21 +238,25 @@ func (r *RIB) Paths(p netip.Prefix) []Candidate {
 // Reevaluate has every destination with more than one path decided again: for when IGP costs
 // changed. It costs a walk over the table.
 func (r *RIB) Reevaluate() {
-	for n := 0; r.visitPage(n, func(first lpm.Handle, page []destination) {
-		for i := range page {
-			if page[i].more != nil {
-				r.markDirty(first+lpm.Handle(i), &page[i])
+	for n := 0; r.visit(n, func(first lpm.Handle, some []destination) {
+		for i := range some {
+			if some[i].more != nil {
+				r.markDirty(first+lpm.Handle(i), &some[i])
 			}
 		}
 	}); n++ {
 	}
 }
 
-// announce is called under the lock.
-func (r *RIB) announce(prefix netip.Prefix, p path) {
+// announce puts in a path of p, which check may reject; attrs are the path's. It is called under
+// the lock.
+func (r *RIB) announce(p *Peer, prefix netip.Prefix, x path, check Import, attrs *Attrs) {
 	k, ok := keyOf(prefix)
 	if !ok {
 		return
+	}
+	if check != nil && x.reject == Accepted {
+		x.reject = check.Check(k.prefix(), attrs)
 	}
 	h := r.index.find(k)
 	if h == lpm.None {
@@ -235,84 +270,115 @@ func (r *RIB) announce(prefix netip.Prefix, p path) {
 		r.index.set(k, h)
 	}
 	d := r.dests.at(h)
-	old := d.find(p.peer, p.id)
-	if old != nil && *old == p {
-		return // announced again as it was
-	}
-	if old == nil {
-		r.speakers[p.peer].peer.count(k.v6, +1)
+	i := d.find(x.peer, x.id)
+	if i >= 0 {
+		r.replace(p, h, d, i, x)
+		return
 	}
 	was := d.usable()
-	d.put(p)
-	r.changed(h, d, was)
+	d.add(x)
+	p.count(x, k.v6, +1)
+	if x.usable() {
+		r.countUsable(d, was)
+		r.markDirty(h, d)
+	}
 }
 
 // withdraw is called under the lock.
-func (r *RIB) withdraw(prefix netip.Prefix, peer uint16, id uint32) {
+func (r *RIB) withdraw(p *Peer, prefix netip.Prefix, id uint32) {
 	k, ok := keyOf(prefix)
 	if !ok {
 		return
 	}
-	if h := r.index.find(k); h != lpm.None {
-		r.remove(h, r.dests.at(h), peer, func(p path) bool { return p.peer == peer && p.id == id })
+	h := r.index.find(k)
+	if h == lpm.None {
+		return
+	}
+	d := r.dests.at(h)
+	if i := d.find(p.index, id); i >= 0 {
+		r.replace(p, h, d, i, path{})
 	}
 }
 
-// remove takes paths of one peer out of a destination. It is called under the lock.
-func (r *RIB) remove(h lpm.Handle, d *destination, peer uint16, drop func(path) bool) {
+// replace puts x, of the same peer and identifier, in the place of path i; the zero path takes
+// it away. It is called under the lock.
+func (r *RIB) replace(p *Peer, h lpm.Handle, d *destination, i int, x path) {
+	old := d.at(i)
+	if old == x {
+		return // announced again as it was
+	}
 	was := d.usable()
-	if n := d.removeIf(drop); n > 0 {
-		r.speakers[peer].peer.count(d.isV6, -n)
-		r.changed(h, d, was)
+	if x.exists() {
+		p.count(x, d.isV6, +1)
+		d.set(i, x)
+	} else {
+		d.remove(i)
+	}
+	p.count(old, d.isV6, -1) // behind the other, so that what stays stale is so since then
+	if old.shown() != x.shown() {
+		r.countUsable(d, was)
+		r.markDirty(h, d)
+	} else if d.empty() {
+		r.markDirty(h, d) // to be released
 	}
 }
 
-// withdrawAll takes a peer out of every destination. Others get the lock in between.
-func (r *RIB) withdrawAll(p *Peer) {
-	mine := func(x path) bool { return x.peer == p.index }
-	done := false
-	for n := 0; !done && r.visitPage(n, func(first lpm.Handle, page []destination) {
-		// Without this a removed peer would reach the routes of the one that has its index now.
-		if done = p.v4+p.v6 == 0; done {
-			return
-		}
-		for i := range page {
-			if d := &page[i]; !d.empty() {
-				r.remove(first+lpm.Handle(i), d, p.index, mine)
-			}
-		}
-	}); n++ {
+// countUsable notes whether a destination has a best path; was tells whether it had one before.
+// It is called under the lock.
+func (r *RIB) countUsable(d *destination, was bool) {
+	is := d.usable()
+	if is == was {
+		return
+	}
+	by := +1
+	if was {
+		by = -1
+	}
+	if d.isV6 {
+		r.v6 += by
+	} else {
+		r.v4 += by
 	}
 }
 
-// visitPage calls visit with page n of the destinations and the handle of its first one, under
-// the lock: a walk page by page lets others have the lock after some 50 µs. It gives false
-// behind the last page.
-func (r *RIB) visitPage(n int, visit func(first lpm.Handle, page []destination)) bool {
+// visit calls f with part n of the destinations and the handle of its first one, under the
+// lock: a walk part by part lets others have the lock after some 20 µs. It gives false behind
+// the last part.
+func (r *RIB) visit(n int, f func(first lpm.Handle, some []destination)) bool {
+	first := n << visitBits
+	if r.visitLocked(first, f) {
+		runtime.Gosched() // a mutex is unfair: who waits for it would get it after a millisecond
+		return true
+	}
+	return false
+}
+
+func (r *RIB) visitLocked(first int, f func(first lpm.Handle, some []destination)) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if n >= len(r.dests.pages) {
+	if first >= len(r.dests.pages)<<pageBits {
 		return false
 	}
-	visit(lpm.Handle(n<<pageBits), r.dests.pages[n][:])
+	at := first & (pageSize - 1)
+	f(lpm.Handle(first), r.dests.pages[first>>pageBits][at:at+1<<visitBits])
 	return true
 }
 
-// changed notes that a destination's paths changed; was tells whether it had a best path
-// before. It is called under the lock.
-func (r *RIB) changed(h lpm.Handle, d *destination, was bool) {
-	if is := d.usable(); is != was {
-		by := +1
-		if was {
-			by = -1
-		}
-		if d.isV6 {
-			r.v6 += by
-		} else {
-			r.v4 += by
-		}
+// visitBits is how many destinations a walk looks at with one lock, as a power of two: 48 KiB.
+const visitBits = 10
+
+// admit waits while too much waits for the publisher. It is false where the peer has lost its
+// session meanwhile or nobody wants to know any more: what it was to apply is void. It is called
+// under the lock, which it gives up while it waits.
+func (r *RIB) admit(p *Peer) bool {
+	ended := p.ended
+	for len(r.dirty) >= r.maxPending && p.ended == ended && !r.closed {
+		r.waits++
+		r.notify() // the publisher may rest
+		r.room.Wait()
+		r.waits--
 	}
-	r.markDirty(h, d)
+	return p.ended == ended && !p.removed && !r.closed
 }
 
 // markDirty is called under the lock.

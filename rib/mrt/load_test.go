@@ -55,7 +55,7 @@ func TestRecords(t *testing.T) {
 				attribute(0xc0, 40, []byte{5, 0xff, 0xff}), attribute(0xc0, 99, []byte("unknown"))))),
 			tables{"f 192.0.2.1 AS64500": {nlri("0.0.0.0/0"): {
 				Origin: rib.OriginIncomplete, ASPath: sequence(64500), NextHop: hop, MED: 77, HasMED: true, LocalPref: 300, HasLocalPref: true,
-				Communities: rib.MakeCommunities(64500<<16|7, 1), OriginatorID: netip.MustParseAddr("192.0.2.77"), ClusterListLen: 2,
+				Communities: rib.MakeCommunities(64500<<16|7, 1), OriginatorID: rib.RouterID{192, 0, 2, 77}, ClusterListLen: 2,
 				ExtCommunities: rib.ExtCommunities([]byte{0, 2, 0xfb, 0xf4, 0, 0, 0, 1}), LargeCommunities: rib.MakeLargeCommunities([3]uint32{64500, 1, 2}),
 			}}}, nil, 0},
 		{"IPv6 with the abbreviated, the full and the link-local next hop",

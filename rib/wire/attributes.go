@@ -68,7 +68,11 @@ var rules = [256]rule{
 	bgp.BGP_ATTR_TYPE_AS4_PATH:             {kept: true, damage: AttributeDiscard, twoByte: true},
 	bgp.BGP_ATTR_TYPE_AS4_AGGREGATOR:       {kept: true, damage: AttributeDiscard, twoByte: true},
 	bgp.BGP_ATTR_TYPE_LARGE_COMMUNITY:      {kept: true, damage: TreatAsWithdraw},
+	typeOTC:                                {kept: true, damage: TreatAsWithdraw},
 }
+
+// typeOTC is Only to Customer (RFC 9234, 5), which the codec passes on as it came.
+const typeOTC = 35
 
 // paths are the attributes that make up the AS path of a speaker of 2-byte AS numbers.
 type paths struct {
@@ -228,7 +232,7 @@ func (d *Decoder) keep(attr bgp.PathAttributeInterface, value []byte) error {
 	case *bgp.PathAttributeLocalPref:
 		as.LocalPref, as.HasLocalPref = a.Value, true
 	case *bgp.PathAttributeOriginatorId:
-		as.OriginatorID, _ = netip.AddrFromSlice(value)
+		as.OriginatorID = rib.RouterID(value)
 	case *bgp.PathAttributeClusterList:
 		if len(value) == 0 {
 			return wrong(subcodeLength, "empty")
@@ -249,6 +253,14 @@ func (d *Decoder) keep(attr bgp.PathAttributeInterface, value []byte) error {
 			return wrong(subcodeLength, "empty")
 		}
 		as.LargeCommunities = rib.LargeCommunities(value)
+	case *bgp.PathAttributeUnknown: // of those that are kept only typeOTC
+		if flags := bgp.BGP_ATTR_FLAG_OPTIONAL | bgp.BGP_ATTR_FLAG_TRANSITIVE; a.Flags&flags != flags {
+			return wrong(subcodeFlags, "not optional and transitive")
+		}
+		if len(value) != 4 {
+			return wrong(subcodeLength, "%d bytes instead of an AS number", len(value))
+		}
+		as.OTC, as.HasOTC = binary.BigEndian.Uint32(value), true
 	case *bgp.PathAttributeMpReachNLRI:
 		return d.keepReach(a)
 	case *bgp.PathAttributeMpUnreachNLRI:

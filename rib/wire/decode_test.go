@@ -100,14 +100,15 @@ func TestDecodeKeepsAttributes(t *testing.T) {
 		attr(wellKnown, 6), attr(transitive, 7, 0, 0, 0xfb, 0xf4, 192, 0, 2, 9),
 		attr(transitive, 8, 0xfb, 0xf4, 0, 100, 0xff, 0xff, 0xff, 1), attr(optional, 9, 192, 0, 2, 7), attr(optional, 10, 1, 1, 1, 1, 2, 2, 2, 2),
 		attr(transitive, 16, 0, 2, 0xfb, 0xf4, 0, 0, 0, 1, 0x80, 6, 0, 0, 0, 0, 0, 0), attr(transitive, 32, 0, 0, 0xfb, 0xf4, 0, 0, 0, 1, 0, 0, 0, 2),
-		attr(transitive, 99, 1, 2, 3),
+		attr(transitive, 35, 0, 0, 0xfb, 0xf4), attr(transitive, 99, 1, 2, 3),
 	}, net10)
 	want := rib.Attrs{
 		NextHop: netip.MustParseAddr("192.0.2.1"), ASPath: rib.ASPath(sequence(64500, 64501)), Origin: rib.OriginIncomplete,
 		MED: 256, HasMED: true, LocalPref: 200, HasLocalPref: true,
 		Communities: "\xfb\xf4\x00\x64\xff\xff\xff\x01", LargeCommunities: "\x00\x00\xfb\xf4\x00\x00\x00\x01\x00\x00\x00\x02",
 		ExtCommunities: "\x00\x02\xfb\xf4\x00\x00\x00\x01\x80\x06\x00\x00\x00\x00\x00\x00",
-		OriginatorID:   netip.MustParseAddr("192.0.2.7"), ClusterListLen: 2,
+		OriginatorID:   rib.RouterID{192, 0, 2, 7}, ClusterListLen: 2,
+		OTC: 64500, HasOTC: true,
 	}
 	m, err := Decode(body, Options{})
 	if err != nil || m.Damage != nil {
@@ -115,7 +116,7 @@ func TestDecodeKeepsAttributes(t *testing.T) {
 	}
 	compare(t, m.Updates, []rib.Update{{Reach: nlris("10.0.0.0/8"), Attrs: want}})
 
-	want.LocalPref, want.HasLocalPref, want.OriginatorID, want.ClusterListLen = 0, false, netip.Addr{}, 0
+	want.LocalPref, want.HasLocalPref, want.OriginatorID, want.ClusterListLen = 0, false, rib.RouterID{}, 0
 	if m, err = Decode(body, Options{External: true}); err != nil || m.Damage != nil {
 		t.Fatalf("from another AS: error %v, damage %v", err, m.Damage)
 	}
@@ -160,6 +161,12 @@ func TestVerdicts(t *testing.T) {
 		{"LARGE_COMMUNITY of 11 bytes", Options{}, update(net24, with(attr(transitive, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)), net10), TreatAsWithdraw, 5},
 		{"ORIGINATOR_ID of 3 bytes", Options{}, update(net24, with(attr(optional, 9, 0, 0, 0)), net10), TreatAsWithdraw, 5},
 		{"CLUSTER_LIST without any", Options{}, update(net24, with(attr(optional, 10)), net10), TreatAsWithdraw, 5},
+		{"OTC of 3 bytes", Options{}, update(net24, with(attr(transitive, 35, 0, 0, 0)), net10), TreatAsWithdraw, 5},
+		{"OTC of 8 bytes", Options{}, update(net24, with(attr(transitive, 35, 0, 0, 0, 1, 0, 0, 0, 2)), net10), TreatAsWithdraw, 5},
+		{"OTC without a value", Options{External: true}, update(net24, with(attr(transitive, 35)), net10), TreatAsWithdraw, 5},
+		{"OTC that is not transitive", Options{}, update(net24, with(attr(optional, 35, 0, 0, 0, 1)), net10), TreatAsWithdraw, 4},
+		{"OTC said to be well-known", Options{}, update(net24, with(attr(wellKnown, 35, 0, 0, 0, 1)), net10), TreatAsWithdraw, 4},
+		{"OTC twice", Options{}, update(net24, with(attr(transitive, 35, 0, 0, 0, 1), attr(transitive, 35, 0, 0, 0, 2)), net10), AttributeDiscard, 1},
 		{"ORIGIN twice", Options{}, update(net24, with(origin), net10), AttributeDiscard, 1},
 		{"AS4_PATH cut short", Options{TwoByteAS: true}, update(net24, [][]byte{origin, attr(wellKnown, 2), nextHop, attr(transitive, 17, 2, 1, 0)}, net10), AttributeDiscard, 11},
 		{"attribute longer than all of them", Options{}, update(net24, with([]byte{transitive, 8, 200, 0}), net10), TreatAsWithdraw, 5},

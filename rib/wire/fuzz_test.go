@@ -17,6 +17,7 @@ func FuzzDecode(f *testing.F) {
 		update(nil, [][]byte{unreach6()}, nil),
 		update(nil, [][]byte{origin, asPath, nextHop, attr(transitive, 40, 5, 0, 5, 0, 9, 0, 1, 7)}, net10),
 		update(nil, [][]byte{origin, asPath, nextHop, attr(optional, 14, 0, 2, 1)}, net10),
+		update(nil, [][]byte{origin, asPath, nextHop, attr(transitive, 35, 0, 0, 0xfb, 0xf4)}, net10),
 		update(nil, [][]byte{origin, attr(transitive, 17, sequence(64500)...), attr(wellKnown, 2, sequence2(23456)...), nextHop}, net10),
 		update(nil, [][]byte{origin, asPath, nextHop, attr(transitive, 16, 0, 2, 0xfb, 0xf4, 0, 0, 0, 1)}, append([]byte{0, 0, 0, 1}, net10...)),
 	} {
