@@ -420,6 +420,9 @@ func (t *failoverTable) FindAll(dst []Handle, prefixes []netip.Prefix) error {
 	return FindAll(t.base, dst, prefixes)
 }
 
+// Worn is the base table's.
+func (t *failoverTable) Worn() bool { return Worn(t.base) }
+
 func (t *failoverTable) Covering(dst []Handle, p netip.Prefix) []Handle {
 	return t.base.Covering(dst, p)
 }

@@ -11,6 +11,20 @@ type Finder interface {
 	FindAll(dst []Handle, prefixes []netip.Prefix) error
 }
 
+// A Wearer is a Table that may have lost something by updates that a build brings back. It is optional; ask
+// through Worn.
+type Wearer interface {
+	// Worn tells whether the next table had better be built anew than updated. It says so seldom enough that who always
+	// does so then spends little on it.
+	Worn() bool
+}
+
+// Worn asks any table whether it is a worn Wearer.
+func Worn(t Table) bool {
+	w, ok := t.(Wearer)
+	return ok && w.Worn()
+}
+
 // FindAll finds many prefixes in any table: through its Finder where it has one, else by one Find
 // a prefix, which cannot fail. dst is as Finder has it. It is safe for concurrent use as the table is.
 func FindAll(t Table, dst []Handle, prefixes []netip.Prefix) error {

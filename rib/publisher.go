@@ -384,7 +384,7 @@ func (p *Publisher) build(ctx context.Context, c changes, previous *Generation, 
 // table at its end, so each needs one of its own.
 func (p *Publisher) table(ctx context.Context, c changes, previous *Generation) (lpm.Table, error) {
 	n := c.table.Len()
-	if previous != nil && !p.rebuild && (n <= smallUpdate || n*rebuildFraction <= c.v4+c.v6) {
+	if previous != nil && !p.rebuild && (n <= smallUpdate || n*rebuildFraction <= c.v4+c.v6) && !lpm.Worn(previous.Table) {
 		table, err := p.engine.Update(ctx, previous.Table, c.table)
 		if !errors.Is(err, lpm.ErrForeignTable) {
 			return table, err

@@ -31,8 +31,8 @@ const (
 	engineCUDA = "cuda" // all batches on GPUs
 )
 
-// maxCache is the most addresses of a destination cache: it takes 16 bytes for each.
-const maxCache = 1 << 28
+// maxCache is the most addresses of a destination cache: every generation that is in use takes 16 bytes for each.
+const maxCache = 1 << 24
 
 // gpuInfo describes a GPU for ribwarp devices.
 type gpuInfo struct {

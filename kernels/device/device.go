@@ -306,6 +306,32 @@ func (q *Queue) Temp(n int) Ptr {
 	return p
 }
 
+// TryTemps is Temp for each of so many bytes, for memory that a job can do without: all of it, or nil where there is too
+// little, which is no error then. For 0 bytes it gives 0.
+func (q *Queue) TryTemps(sizes ...int) []Ptr {
+	all := make([]Ptr, len(sizes))
+	for i, n := range sizes {
+		s, ok := q.next()
+		if ok && n > 0 {
+			var err error
+			all[i], err = q.d.driver.Alloc(n, s)
+			if ok = err == nil; !ok && !errors.Is(q.d.check(err), ErrMemory) {
+				q.note(fmt.Errorf("allocate %d bytes of device memory: %w", n, err))
+			}
+		}
+		if !ok {
+			for _, p := range all[:i] {
+				q.Free(p)
+			}
+			return nil
+		}
+		if n > 0 {
+			q.temps = append(q.temps, all[i])
+		}
+	}
+	return all
+}
+
 // Free gives memory back once the work before it is done. It works after an error too.
 func (q *Queue) Free(p Ptr) {
 	if p == 0 {

@@ -26,6 +26,15 @@ func fits(q *device.Queue, what string, n int) bool {
 // modulo 2^32. out may be in.
 func ScanExclusive(q *device.Queue, out, in device.Ptr, n int) { scan(q, out, in, n, 0) }
 
+// ScanState is how many bytes ScanExclusiveWith needs for n elements.
+func ScanState(n int) int { return 8 * (1 + (n+scanTile-1)/scanTile) }
+
+// ScanExclusiveWith is ScanExclusive that allocates nothing: state has ScanState(n) bytes or more.
+func ScanExclusiveWith(q *device.Queue, state, out, in device.Ptr, n int) {
+	q.Fill(state, 0, ScanState(n)/4)
+	q.Launch("primitives.scan", device.Launch{GridX: (n + scanTile - 1) / scanTile, Block: block}, uint64(out), uint64(in), uint64(n), 0, uint64(state))
+}
+
 // ScanInclusive is ScanExclusive with the element itself in the sum.
 func ScanInclusive(q *device.Queue, out, in device.Ptr, n int) { scan(q, out, in, n, 1) }
 

@@ -60,8 +60,10 @@ type table struct {
 
 	mu     sync.RWMutex // held for reading by lookups
 	answer Table        // nil before the first lookup, after Close, and where it cannot be made
-	made   atomic.Bool
 	closed bool
+
+	made    atomic.Bool // whether the first one was tried
+	opening atomic.Bool // somebody makes one; the base answers meanwhile
 }
 
 // scratch is the memory that a lookup takes, kept for the next one.
@@ -129,17 +131,27 @@ func (t *table) lookup(dst []lpm.Handle, addrs []uint32) (full Table, err error)
 
 // renew puts an empty cache in the place of old, which is full, or of none.
 func (t *table) renew(old Table) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.answer != old || t.closed {
+	if !t.opening.CompareAndSwap(false, true) {
 		return
 	}
-	if old != nil {
-		_ = old.Close() // nobody is left to tell
+	defer t.opening.Store(false)
+	fresh, err := t.engine.open() // takes long where it is large
+	if err != nil {
+		fresh = nil // the base answers
+	}
+	t.mu.Lock()
+	if t.answer == old && !t.closed {
+		t.answer, fresh = fresh, old
 	}
 	t.made.Store(true)
-	t.answer, _ = t.engine.open() // without one the base answers
+	t.mu.Unlock()
+	if fresh != nil {
+		_ = fresh.Close() // nobody is left to tell
+	}
 }
+
+// Worn is the base's.
+func (t *table) Worn() bool { return lpm.Worn(t.Table) }
 
 // FindAll is the base's.
 func (t *table) FindAll(dst []lpm.Handle, prefixes []netip.Prefix) error {

@@ -71,6 +71,9 @@ func BenchmarkIndex(b *testing.B) {
 	for _, e := range engines {
 		b.Run("update of 100/"+e.name, func(b *testing.B) {
 			tab := lpmtest.Build(b, e, rs)
+			if e.name == "index" {
+				index.Settle(tab)
+			}
 			for b.Loop() {
 				next, err := e.Update(context.Background(), tab, few)
 				if err != nil {
@@ -78,6 +81,9 @@ func BenchmarkIndex(b *testing.B) {
 				}
 				_ = tab.Close()
 				tab = next
+			}
+			if e.name == "index" && !index.Indexed(tab) {
+				b.Fatal("no index")
 			}
 			_ = tab.Close()
 		})

@@ -245,7 +245,17 @@ type table struct {
 // fullAt is where the counter full lies, in words.
 const fullAt = maxSubmaps * 4
 
-// New makes a map with so many slots, rounded up.
+// maxSlotsLog2 bounds a submap: its bytes are counted in 64 bits with room to spare, and no device has them.
+const maxSlotsLog2 = 40
+
+func checkSlots(slots int) error {
+	if slots < 0 || uint64(slots) > 1<<maxSlotsLog2 {
+		return fmt.Errorf("map of %d slots: there may be 0 to 2^%d", slots, maxSlotsLog2)
+	}
+	return nil
+}
+
+// New makes a map with so many slots, rounded up; 0 is the least.
 func New(q *device.Queue, kind Kind, slots int, o Options) (*Map, error) {
 	load, err := o.load()
 	if err != nil {
@@ -254,9 +264,12 @@ func New(q *device.Queue, kind Kind, slots int, o Options) (*Map, error) {
 	if kind.ValueBytes != 4 && kind.ValueBytes != 8 {
 		return nil, fmt.Errorf("values of %d bytes: there are 4 and 8", kind.ValueBytes)
 	}
+	if err := checkSlots(slots); err != nil {
+		return nil, err
+	}
 	m := &Map{kind: kind, seed: o.Seed, sizes: sizes{slotWords: kind.slotWords(), load: load}}
 	m.table = q.Alloc(int(unsafe.Sizeof(table{})))
-	m.add(q, sectorsOf(uint64(max(slots, 0)), m.sizes.slotWords))
+	m.add(q, sectorsOf(uint64(slots), m.sizes.slotWords))
 	if q.Err() != nil {
 		m.Free(q)
 	}
@@ -565,6 +578,7 @@ type batch struct {
 	sorted     bool
 	a, b       device.Ptr // requests, after the first and the second step
 	ends, more device.Ptr // of the bins of the steps
+	state      device.Ptr // of scans
 }
 
 // maxRegions is what two steps sort into.
@@ -574,7 +588,8 @@ const maxRegions = bins * bins
 // second-level cache, a batch is sorted; tests make them smaller.
 var minSort, beyond = sortFrom, 0.5
 
-// batch says whether a batch is worth sorting, and allocates what it takes.
+// batch says whether a batch is worth sorting, and allocates what it takes: without the memory for it the batch is done as
+// it is.
 func (m *Map) batch(q *device.Queue, n int, parts []part, may bool) (b batch) {
 	may = may && n >= minSort && float64(m.Bytes()) > beyond*float64(q.Device().Describe().L2)
 	regions := uint64(0)
@@ -583,18 +598,21 @@ func (m *Map) batch(q *device.Queue, n int, parts []part, may bool) (b batch) {
 		may = may && s*sectorWords*8 <= uint64(x.n)*sortBytes
 		regions = max(regions, s/span(s))
 	}
-	if b.sorted = may && regions <= maxRegions; b.sorted {
-		bytes := min(n, sortMost) * m.kind.requestBytes()
-		b.a, b.ends = q.Temp(bytes), q.Temp(4*bins)
-		if regions > bins {
-			b.b, b.more = q.Temp(bytes), q.Temp(4*maxRegions)
-		}
+	if !may || regions > maxRegions {
+		return b
+	}
+	bytes, second := min(n, sortMost)*m.kind.requestBytes(), 0
+	if regions > bins {
+		second = 1
+	}
+	if p := q.TryTemps(bytes, 4*bins, second*bytes, second*4*maxRegions, primitives.ScanState(maxRegions)); p != nil {
+		b = batch{true, p[0], p[2], p[1], p[3], p[4]}
 	}
 	return b
 }
 
 func (b batch) free(q *device.Queue) {
-	for _, p := range []device.Ptr{b.a, b.b, b.ends, b.more} {
+	for _, p := range []device.Ptr{b.a, b.b, b.ends, b.more, b.state} {
 		q.Free(p)
 	}
 }
@@ -614,7 +632,7 @@ func (m *Map) sort(q *device.Queue, b batch, target descriptor, keys, values dev
 	launch := device.Launch{GridX: min((n+items-1)/items, 2*q.Device().Describe().Multiprocessors), Block: sortThreads}
 	q.Fill(b.ends, 0, bins)
 	q.Launch("dynamic.count_keys_"+m.kind.keyName(), launch, uint64(b.ends), m.seed, uint64(keys), uint64(n), regions, shift)
-	primitives.ScanExclusive(q, b.ends, b.ends, bins)
+	primitives.ScanExclusiveWith(q, b.state, b.ends, b.ends, bins)
 	launch.Shared = sortTile
 	if values != 0 {
 		q.Launch("dynamic.scatter_pairs_"+m.kind.pairName(), launch, uint64(b.a), uint64(b.ends), m.seed, uint64(keys), uint64(values), uint64(n), regions, shift)
@@ -628,7 +646,7 @@ func (m *Map) sort(q *device.Queue, b batch, target descriptor, keys, values dev
 	launch = device.Launch{GridX: min((n/segments+items-1)/items+1, 8), GridY: segments, Block: sortThreads}
 	q.Fill(b.more, 0, segments<<shift)
 	q.Launch("dynamic.count_"+kind+m.kind.keyName(), launch, uint64(b.more), uint64(b.ends), m.seed, uint64(b.a), regions, shift)
-	primitives.ScanExclusive(q, b.more, b.more, segments<<shift)
+	primitives.ScanExclusiveWith(q, b.state, b.more, b.more, segments<<shift)
 	launch.Shared = sortTile
 	q.Launch("dynamic.scatter_"+kind+m.kind.keyName(), launch, uint64(b.b), uint64(b.more), uint64(b.ends), m.seed, uint64(b.a), regions, shift)
 	return b.b, b.more

@@ -2,8 +2,11 @@ package dynamic_test
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -656,6 +659,15 @@ func TestNewRefuses(t *testing.T) {
 		})
 		if err == nil {
 			t.Errorf("%+v %+v: no error", c.kind, c.options)
+		}
+	}
+	for _, slots := range []int{-1, 1<<40 + 1, math.MaxInt} {
+		err := d.Do(device.Build, func(q *device.Queue) error {
+			_, err := dynamic.New(q, dynamic.Kind{ValueBytes: 4}, slots, dynamic.Options{})
+			return err
+		})
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprint(slots)) {
+			t.Errorf("%d slots: %v", slots, err)
 		}
 	}
 }

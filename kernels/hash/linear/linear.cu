@@ -113,8 +113,9 @@ struct Pairs32 {
 		return atomicCAS(slot, seen, (u64)key << 32 | value) == seen;
 	}
 	static __device__ __forceinline__ bool replace(u64 *slot, u64 seen, u32 key, u32 value) {
-		u64 pair = (u64)key << 32 | value;
-		return seen == pair || atomicCAS(slot, seen, pair) == seen;
+		// Where another value of the key was faster, it came just after this one: many requests for a key take one try each.
+		const u64 pair = (u64)key << 32 | value;
+		return seen == pair || Pairs32::key(atomicCAS(slot, seen, pair)) == key;
 	}
 	// In a region a slot only changes from empty or erased to a key's.
 	static __device__ __forceinline__ u64 take(u64 *slot, u64 seen, u32 key, u32 value) { return atomicCAS(slot, seen, (u64)key << 32 | value); }

@@ -106,7 +106,8 @@ var sorting = struct {
 // takes effect at one moment. Rehash, Clear and Free want the table alone.
 type Table[W Word] struct {
 	// Shared is for batches of different kinds at the same time: inserts leave tombstones alone and
-	// deletions always leave one, until the next Rehash. It may be changed while no batch runs.
+	// deletions always leave one, until the next Rehash. It may be changed while no batch runs. Of the few keys whose
+	// pairs lie in side regions (0 is one) each can be erased 32 times then, or 16 with 64 bits, before Rehash is due.
 	Shared bool
 	// Alone is for batches beside which nothing else uses the table, not even one of the same kind: large ones of
 	// changes are sorted then. It may be changed like Shared.
@@ -261,13 +262,15 @@ type sortedBatch struct {
 	other      device.Ptr // between two steps
 	ends, more device.Ptr // of the bins of the first and the second step
 	counts     device.Ptr // the table's, from before
+	state      device.Ptr // of scans
 	most       int        // requests at a time
 }
 
 // regionBits is log2 of the number of regions.
 func (t *Table[W]) regionBits() int { return t.buckets() - bits.Len(region-1) }
 
-// sorted decides whether a batch is sorted, and makes what that needs for requests of so many words.
+// sorted decides whether a batch is sorted, and makes what that needs for requests of so many words: without the memory for it
+// the batch is done as it is.
 // Results are in the order of the requests, so it is not where somebody wants them; and beside other batches, also of
 // the same kind, a region cannot leave the table.
 func (t *Table[W]) sorted(q *device.Queue, n int, results device.Ptr, words int) (b sortedBatch, ok bool) {
@@ -276,16 +279,20 @@ func (t *Table[W]) sorted(q *device.Queue, n int, results device.Ptr, words int)
 		t.regionBits() < 1 || t.regionBits() > 2*binBits {
 		return b, false
 	}
-	b = sortedBatch{words: words, most: min(n, rule.most)}
-	b.requests, b.ends, b.counts = q.Temp(bytesOf[W](words*b.most)), q.Temp(4*bins), q.Temp(8*3)
+	most := min(n, rule.most)
+	size, more := bytesOf[W](words*most), 0
 	if t.regionBits() > binBits {
-		b.other, b.more = q.Temp(bytesOf[W](words*b.most)), q.Temp(4*bins<<(t.regionBits()-binBits))
+		more = bins << (t.regionBits() - binBits)
 	}
-	return b, true
+	p := q.TryTemps(size, size*min(more, 1), 4*bins, 4*more, 8*3, primitives.ScanState(max(bins, more)))
+	if p == nil {
+		return b, false
+	}
+	return sortedBatch{words: words, most: most, requests: p[0], other: p[1], ends: p[2], more: p[3], counts: p[4], state: p[5]}, true
 }
 
 func (b *sortedBatch) free(q *device.Queue) {
-	for _, p := range []device.Ptr{b.requests, b.other, b.ends, b.more, b.counts} {
+	for _, p := range []device.Ptr{b.requests, b.other, b.ends, b.more, b.counts, b.state} {
 		q.Free(p)
 	}
 }
@@ -308,7 +315,7 @@ func (t *Table[W]) sort(q *device.Queue, b *sortedBatch, keys, values device.Ptr
 	shift := uint64(hashBits - min(t.regionBits(), binBits))
 	q.Fill(b.ends, 0, bins)
 	t.launch(q, "count_keys", l, uint64(b.ends), uint64(keys), uint64(n), shift)
-	primitives.ScanExclusive(q, b.ends, b.ends, bins)
+	primitives.ScanExclusiveWith(q, b.state, b.ends, b.ends, bins)
 	l.Shared = sortTile
 	t.launch(q, name, l, append(append([]uint64{uint64(first), uint64(b.ends)}, scatter...), uint64(n), shift)...)
 	if b.other == 0 {
@@ -319,7 +326,7 @@ func (t *Table[W]) sort(q *device.Queue, b *sortedBatch, keys, values device.Ptr
 	l = device.Launch{GridX: min(blocks(n/bins, tile)+1, 8), GridY: bins, Block: sortThreads}
 	q.Fill(b.more, 0, bins<<more)
 	t.launch(q, "count_"+kind, l, uint64(b.more), uint64(b.ends), uint64(b.other), shift, uint64(more))
-	primitives.ScanExclusive(q, b.more, b.more, bins<<more)
+	primitives.ScanExclusiveWith(q, b.state, b.more, b.more, bins<<more)
 	l.Shared = sortTile
 	t.launch(q, "scatter_"+kind, l, uint64(b.requests), uint64(b.more), uint64(b.ends), uint64(b.other), shift, uint64(more))
 	return b.more

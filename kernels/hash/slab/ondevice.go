@@ -2,6 +2,7 @@ package slab
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/ribwarp/ribwarp/kernels/device"
@@ -40,18 +41,25 @@ func NewOnDevice[K Key](dev *device.Device, buckets int) (*OnDevice[K], error) {
 	return d, nil
 }
 
-// change runs a job that changes the table, and brings the counts up to date.
+// change runs a job that changes the table, and brings the counts up to date, also where the job failed.
 func (d *OnDevice[K]) change(job func(q *device.Queue) error) error {
-	return d.dev.Do(device.Build, func(q *device.Queue) error {
-		if err := job(q); err != nil {
-			return err
-		}
+	count := func(q *device.Queue) error {
 		c, err := d.table.Counts(q)
 		if err == nil {
 			d.counts = c
 		}
 		return err
+	}
+	err := d.dev.Do(device.Build, func(q *device.Queue) error {
+		if err := job(q); err != nil {
+			return err
+		}
+		return count(q)
 	})
+	if err != nil {
+		_ = d.dev.Do(device.Build, count) // on a device that was lost there is nothing to count
+	}
+	return err
 }
 
 // optionally is for what makes a table better: without the memory for it, it serves on.
@@ -211,6 +219,11 @@ func (d *OnDevice[K]) All() (keys []K, values []uint32, err error) {
 		d.table.Iterate(q, kp, vp, n, count)
 		device.CopyOut(q, keys, kp)
 		device.CopyOut(q, values, vp)
+		var all [1]uint64
+		device.CopyOut(q, all[:], count)
+		if q.Wait(); q.Err() == nil && all[0] != uint64(n) {
+			return fmt.Errorf("the table has %d pairs and counts %d", all[0], n)
+		}
 		return q.Err()
 	})
 	if err != nil {

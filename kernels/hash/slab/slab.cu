@@ -137,8 +137,9 @@ struct Keys32 {
 		return atomicCAS(slab + slot, EMPTY, (u64)key << 32 | value) == EMPTY;
 	}
 	static __device__ __forceinline__ bool replace(u64 *slab, u32 slot, u64 seen, u32 key, u32 value) {
+		// Where another value of the key was faster, it came just after this one: many requests for a key take one try each.
 		const u64 w = (u64)key << 32 | value;
-		return seen == w || atomicCAS(slab + slot, seen, w) == seen;
+		return seen == w || is(atomicCAS(slab + slot, seen, w), key);
 	}
 };
 

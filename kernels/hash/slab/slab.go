@@ -21,13 +21,12 @@
 // of that key. Deletions exchange the very word that they saw.
 //
 // A chain that is full gets a slab of the arenas: whoever marks the link fetches it, others read again. Where there is
-// none the request is left, never waited for. Run makes arenas for what a batch may need before it starts it, and
-// once more for requests that were left because of others. Flush moves the pairs of chains together; slabs that are free then
+// none the request is left, never waited for. Run makes arenas for what a batch may need before it starts it. Flush moves the pairs of chains together; slabs that are free then
 // are taken first.
 //
 // Batches may run at the same time, on several streams or jobs, in any mixture; each request takes effect at one moment. A
-// batch that is Alone has it faster. What makes arenas (Reserve, Run), Flush, Rehash, Clear and Free want the table
-// alone, but for Run while there is room.
+// batch that is Alone has it faster. What makes arenas (Reserve, and Run of what inserts), Flush, Rehash, Clear and Free want
+// the table alone. Who inserts beside others reserves first, starts (Start) and looks for requests that were left.
 //
 // Cost: a find reads one slab, 128 bytes, and 1.06 at 0.7 of the buckets' slots used; an insert, a replacement or
 // a deletion the same and an atomic. Large batches alone that insert or delete are sorted by bucket and cross the
@@ -109,6 +108,7 @@ type Batch struct {
 	index, left device.Ptr // of a part of a batch; who is left
 	totals      device.Ptr // of a split batch
 	split       bool       // this is a part of one
+	unsorted    bool       // there was no memory to sort it
 }
 
 // What slab.cu has, too.
@@ -295,11 +295,12 @@ func grid(q *device.Queue, n, blocks int) device.Launch {
 // Start starts a batch with the slabs that there are. It does not wait: results, or Counts after it, say how many requests were
 // left.
 func (t *Table[K]) Start(q *device.Queue, b Batch) {
-	if b.N == 0 {
+	if b.N == 0 || !fits(q, b) {
 		return
 	}
-	if t.sorts(q, b) {
-		t.eachPart(b, func(part Batch) { t.runSorted(q, part, false, t.sort(q, part)) })
+	if s, ok := t.sorts(q, b); ok {
+		t.eachPart(b, func(part Batch) { t.runSorted(q, part, false, t.sort(q, part, s)) })
+		s.free(q)
 		return
 	}
 	if b.Op == Mixed && b.index == 0 && b.N >= splitFrom {
@@ -319,6 +320,15 @@ func (t *Table[K]) Start(q *device.Queue, b Batch) {
 	}
 	t.onTable(q, b.Op.String(), grid(q, b.N, blocks), mode, uint64(ops), uint64(b.Keys), uint64(b.Values), uint64(b.Results), uint64(b.N),
 		uint64(b.index), uint64(b.left), uint64(b.totals))
+}
+
+// fits tells whether requests can be counted by 32 bits, as lists of them are; otherwise the queue gets the error.
+func fits(q *device.Queue, b Batch) bool {
+	if uint64(b.N) > math.MaxUint32 {
+		q.Fail(fmt.Errorf("%v: batch of %d requests: at most %d can be done at a time", b.Op, b.N, uint64(math.MaxUint32)))
+		return false
+	}
+	return true
 }
 
 // splitFrom is from how many requests on a mixed batch is done kind by kind; tests make it smaller.
@@ -359,11 +369,10 @@ func (t *Table[K]) split(q *device.Queue, b Batch) {
 	q.Free(b.totals)
 }
 
-// Run does a batch, and makes arenas as it needs them. Where no other batch inserts at the same time, all memory is allocated
-// before anything is done: device.ErrMemory leaves the table as it was. Otherwise it may leave some requests, those whose result is
-// Left, undone.
+// Run does a batch, and makes arenas as it needs them. All memory is allocated before anything is done:
+// device.ErrMemory leaves the table as it was.
 func (t *Table[K]) Run(q *device.Queue, b Batch) error {
-	if b.N == 0 || !b.Op.inserts() {
+	if b.N == 0 || !fits(q, b) || !b.Op.inserts() {
 		t.Start(q, b)
 		q.Wait()
 		return q.Err()
@@ -372,9 +381,11 @@ func (t *Table[K]) Run(q *device.Queue, b Batch) error {
 	if err != nil {
 		return err
 	}
-	if t.sorts(q, b) {
-		return t.insertSorted(q, b, c)
+	if s, ok := t.sorts(q, b); ok {
+		defer s.free(q)
+		return t.insertSorted(q, b, c, s)
 	}
+	b.unsorted = true
 	if c.Room < b.N && reserving {
 		need := b.N
 		if need > t.buckets/worstCase {
@@ -402,11 +413,11 @@ func (t *Table[K]) runAll(q *device.Queue, b Batch) error {
 		if q.Wait(); q.Err() != nil || left[0] == 0 {
 			return q.Err()
 		}
-		// Slabs that are free now are of others that gave up; one more is enough to go on.
+		// Where slabs were reserved none is left. Otherwise one more is enough to go on.
 		b.N, b.index = int(left[0]), b.left.Add(4)
 		t.ClearLeft(q)
 		if err := t.Reserve(q, max(1, b.N/slots[K]())); err != nil {
-			return fmt.Errorf("%d requests are not done: %w", b.N, err)
+			return err
 		}
 		if lists[1] == 0 {
 			lists[1] = q.Temp(4 * (b.N + 1))

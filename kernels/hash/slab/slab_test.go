@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -939,5 +940,24 @@ func benchmarkLocal[K slab.Key](b *testing.B) {
 			}
 			b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds()/1e6, "M/s")
 		})
+	}
+}
+
+// Lists of requests count them by 32 bits.
+func TestBatchTooLarge(t *testing.T) {
+	d, err := device.Open(sim.New(0, nil), slab.Modules()...)
+	must(t, err)
+	t.Cleanup(func() { _ = d.Close() })
+	h := newHarness[uint32](t, d, 10)
+	for _, op := range []slab.Op{slab.Insert, slab.Find, slab.Mixed} {
+		b := slab.Batch{Op: op, N: math.MaxUint32 + 1}
+		for name, run := range map[string]func(q *device.Queue) error{
+			"start": func(q *device.Queue) error { h.tab.Start(q, b); return q.Err() },
+			"run":   func(q *device.Queue) error { _ = h.tab.Run(q, b); return q.Err() },
+		} {
+			if err := h.d.Do(device.Build, run); err == nil || !strings.Contains(err.Error(), "4294967296") {
+				t.Errorf("%s %v: %v", name, op, err)
+			}
+		}
 	}
 }
