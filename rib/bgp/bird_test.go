@@ -148,7 +148,7 @@ func readPrefixes(t *testing.T, path string) (ps []netip.Prefix) {
 func (s *service) compareWithPeer(t *testing.T, want ...[]netip.Prefix) {
 	t.Helper()
 	got := make(map[netip.Prefix]rib.Attrs)
-	for n, path := range s.peers[0].rib.Routes() {
+	for n, path := range s.peer(0).routes.peer().Routes() {
 		got[n.Prefix] = path.Value()
 	}
 	wrong, total := 0, 0

@@ -1,20 +1,28 @@
 // Package bgp learns routes over BGP sessions. It only listens: nothing is ever advertised but
 // the End-of-RIB marker of an empty table.
 //
-// The state machine of a session is corebgp's, which is given connections one at a time and
-// nothing else to do: this package accepts and dials them, decides when to try again, and reads
-// along (link), because corebgp takes no speaker without 4-byte AS numbers, ends a session at a
-// ROUTE-REFRESH, and would crash where a peer proposes no hold time.
+// Package fsm runs one connection; this one has everything around it:
 //
-//	listen, dial -> peer.run -> link (OPEN, NOTIFICATION seen) -> corebgp -> session.update
-//	                                                     wire.Decoder -> rib.Peer.Apply
+//	Server      listens, finds whose a connection is, is configured anew (Reload)
+//	neighbour   an entry of the configuration: one peer, or those that come from a prefix
+//	peer        connects and waits, again and again; left alone after errors
+//	conn        one connection: collisions, messages into the RIB, bounds
+//	keeper      the routes as a whole: sessions come up and are lost, stale routes are given up
 //
-// The messages of one session are applied in order, in the goroutine of its state machine: while
-// the RIB is busy nothing is read, so the peer's TCP window closes. A message that cannot be
-// decoded costs at most its own session (RFC 7606), and a lost session withdraws its routes.
+//	listen, dial -> peer.run -> conn.serve -> fsm.Run -> conn.Update -> wire.Decoder -> rib.Peer.Apply
 //
-// A peer's first load is complete with the End-of-RIB of every family that was negotiated. To
-// be sent them we announce graceful restart without any family (RFC 4724): speakers that know
-// it then mark the end. For those that do not, readiness has its own timeout
+// Each peer has goroutines of its own: one that connects, and one that reads each connection. The
+// messages of one session are applied in order, in the goroutine that reads them: while the RIB is
+// busy nothing is read, so the peer's TCP window closes. A message that cannot be decoded, or at
+// which anything panics, costs at most its own session (RFC 7606).
+//
+// A lost session's routes are withdrawn, or where the peer asked for it with graceful restart kept
+// as stale until it is back (keeper). Routes of a saved generation, which the RIB has from before
+// the first session, are kept the same way.
+//
+// A peer's first load is complete with the End-of-RIB of every family that was negotiated. For
+// those that do not send it, readiness has its own timeout
 // (rib.PublisherOptions.ReadyTimeout): silence on a session tells nothing.
+//
+// What of which RFC is there, and what is not, is in docs/rfcs.md.
 package bgp

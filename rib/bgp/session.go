@@ -1,70 +1,296 @@
 package bgp
 
 import (
+	"context"
+	"encoding/binary"
 	"encoding/hex"
-	"net/netip"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"runtime/debug"
+	"sync/atomic"
 	"time"
 
-	"github.com/jwhited/corebgp"
-	"github.com/osrg/gobgp/v3/pkg/packet/bgp"
-
 	"github.com/ribwarp/ribwarp/rib"
+	"github.com/ribwarp/ribwarp/rib/bgp/fsm"
 	"github.com/ribwarp/ribwarp/rib/wire"
 )
 
-// A session is what corebgp calls over the life of one connection, from one goroutine.
-type session struct {
-	peer    *peer
-	link    *link
-	decoder *wire.Decoder
-	damaged [wire.NumVerdicts]uint64 // messages with damage, to log fewer and fewer of them
+// Codes of NOTIFICATIONs that are sent here (RFC 4271, 4.5; RFC 4486).
+const (
+	codeCease = 6
+
+	ceaseMaxPrefixes   = 1
+	ceaseShutdown      = 2
+	ceaseDeconfigured  = 3
+	ceaseReset         = 4
+	ceaseRejected      = 5
+	ceaseOtherChange   = 6
+	ceaseCollision     = 7
+	ceaseOutOfResource = 8
+)
+
+// cease is a NOTIFICATION with the reason for people, which the peer gets where RFC 9003 has it
+// sent along.
+func cease(subcode uint8, reason string) *fsm.Notification {
+	return &fsm.Notification{Code: codeCease, Subcode: subcode, Message: reason}
 }
 
-var _ corebgp.Plugin = (*session)(nil)
+// forEver is a hold that only Reset or Reload ends.
+const forEver time.Duration = math.MaxInt64
 
-// GetCapabilities is part of corebgp.Plugin.
-func (s *session) GetCapabilities(corebgp.PeerConfig) []corebgp.Capability { return capabilities() }
+// A conn is a connection to a peer, whoever made it, from then until it is closed and its routes
+// are withdrawn or kept. fsm calls it over its life, from one goroutine.
+type conn struct {
+	peer    *peer
+	net     counted
+	inbound bool
+	made    time.Time
+	ctx     context.Context
+	cancel  context.CancelCauseFunc // with the *fsm.Notification that the peer is to have
+	over    chan struct{}
+	opened  func() // gives back its place among the half-open; again does nothing
 
-// OnOpenMessage is part of corebgp.Plugin. corebgp has found the AS number right.
-func (s *session) OnOpenMessage(_ corebgp.PeerConfig, routerID netip.Addr, _ []corebgp.Capability) *corebgp.Notification {
-	if s.link.open == nil {
-		return &corebgp.Notification{Code: bgp.BGP_ERROR_OPEN_MESSAGE_ERROR}
+	// Under peer.mu.
+	open        *fsm.Open    // from the peer's OPEN on
+	session     *fsm.Session // while it is the peer's session
+	established time.Time    // zero: never was
+	refused     bool         // there is a better connection
+	replaces    *conn        // the session that this one takes over from
+	replaced    bool         // such a one has ended it
+	discard     bool         // nothing of its routes is kept
+	reason      string       // what we have to say about the end
+	hold        time.Duration
+	end         fsm.End
+
+	// Of the reading goroutine.
+	running bool // the RIB has its Up
+	decoder *wire.Decoder
+	damaged [wire.NumVerdicts]uint64 // messages with damage, to log fewer and fewer of them
+
+	warned [2]atomic.Bool // of many prefixes, by family
+}
+
+var _ fsm.Handler = (*conn)(nil)
+
+// newConn takes a connection over.
+func (p *peer) newConn(nc *net.TCPConn, inbound bool, opened func()) *conn {
+	c := &conn{peer: p, net: counted{nc, &p.bytes}, inbound: inbound, made: time.Now(), over: make(chan struct{}), opened: opened}
+	c.ctx, c.cancel = context.WithCancelCause(p.ctx)
+	return c
+}
+
+// A counted connection counts what comes in.
+type counted struct {
+	*net.TCPConn
+	bytes *atomic.Uint64
+}
+
+func (c counted) Read(b []byte) (int, error) {
+	n, err := c.TCPConn.Read(b)
+	c.bytes.Add(uint64(n))
+	return n, err
+}
+
+// close gives the connection up before it was served.
+func (c *conn) close() {
+	_ = c.net.Close()
+	c.cancel(nil)
+	c.opened()
+}
+
+// serve runs the connection to its end.
+func (c *conn) serve() {
+	p := c.peer
+	end := c.run()
+	c.opened()
+	_ = c.net.Close()
+
+	p.mu.Lock()
+	c.end, c.session = end, nil
+	cfg := p.config()
+	keep := (end.Graceful || c.replaced) && !c.discard && !cfg.NoGracefulRestart && p.ctx.Err() == nil
+	p.mu.Unlock()
+	if end.Notification != nil {
+		p.lastNotification.Store(end.Notification)
 	}
-	if routerID.IsUnspecified() {
-		s.link.because("the peer's router ID is 0.0.0.0")
-		return &corebgp.Notification{Code: bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, Subcode: bgp.BGP_ERROR_SUB_BAD_BGP_IDENTIFIER}
+	if c.running {
+		reason := c.ending()
+		p.mu.Lock()
+		p.lastErr = reason
+		p.mu.Unlock()
+		p.downs.Add(1)
+		p.log.Warn("bgp session lost", "reason", reason)
+		p.routes.lost(reason, c.open, keep, cfg)
+	}
+	p.mu.Lock()
+	p.forget(c)
+	p.mu.Unlock()
+	c.cancel(nil)
+	close(c.over)
+}
+
+// run has fsm run it. Whatever panics costs this connection alone.
+func (c *conn) run() (end fsm.End) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.broken(r, nil)
+			end = fsm.End{Reason: "it panicked"}
+		}
+	}()
+	return fsm.Run(c.ctx, c.net, c.peer.local(), c)
+}
+
+// ending says why the connection came to its end.
+func (c *conn) ending() string {
+	c.peer.mu.Lock()
+	defer c.peer.mu.Unlock()
+	if c.reason != "" {
+		return c.reason
+	}
+	return c.end.Reason
+}
+
+// because says why the session is about to end.
+func (c *conn) because(reason string) {
+	c.peer.mu.Lock()
+	defer c.peer.mu.Unlock()
+	if c.reason == "" {
+		c.reason = reason
+	}
+}
+
+// broken notes a panic, with the message at which it came. What the RIB has of the session is
+// not to be relied upon then.
+func (c *conn) broken(panicked any, message []byte) *fsm.Notification {
+	c.peer.panics.Add(1)
+	logPanic(c.peer.log, panicked, message)
+	c.peer.mu.Lock()
+	c.discard = true
+	c.peer.mu.Unlock()
+	c.because(fmt.Sprintf("it panicked: %v", panicked))
+	return cease(ceaseOutOfResource, "internal error")
+}
+
+func logPanic(log *slog.Logger, panicked any, message []byte) {
+	log.Error("bgp session panicked, and ends", "panic", panicked, "message", hex.EncodeToString(message), "stack", string(debug.Stack()))
+}
+
+// Opened is part of fsm.Handler. With two connections to a peer it decides which one stays.
+func (c *conn) Opened(o *fsm.Open) (objection *fsm.Notification) {
+	defer func() {
+		if r := recover(); r != nil {
+			objection = c.broken(r, nil)
+		}
+	}()
+	p := c.peer
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.open = o
+	for _, other := range p.conns {
+		if other == c || other.open == nil || other.refused {
+			continue
+		}
+		if !c.beats(other) {
+			c.refused = true
+			p.collisions.Add(1)
+			c.reason = "the peer has another connection"
+			return cease(ceaseCollision, "")
+		}
+		if other == p.up {
+			c.replaces = other
+			if other.session != nil { // the peer has restarted: there is nobody to be told
+				other.replaced, other.reason = true, "the peer has begun a new connection"
+				_ = other.net.Close()
+			}
+			continue
+		}
+		other.refused = true
+		p.collisions.Add(1)
+		other.reason = "the peer has another connection"
+		other.cancel(cease(ceaseCollision, ""))
+	}
+	if !p.neighbour.admit(p) {
+		c.reason = "too many neighbours in the prefix"
+		p.srv.refusedLimit.Add(1)
+		return cease(ceaseRejected, c.reason)
 	}
 	return nil
 }
 
-// OnEstablished is part of corebgp.Plugin.
-func (s *session) OnEstablished(_ corebgp.PeerConfig, w corebgp.UpdateMessageWriter) corebgp.UpdateMessageHandler {
-	p, o := s.peer, s.link.open
-	opt := o.options(p.srv.cfg.ASN)
-	s.decoder = wire.NewDecoder(opt)
-	s.link.mu.Lock()
-	s.link.established = time.Now()
-	s.link.mu.Unlock()
-	p.ups.Add(1)
-	p.established.Store(true)
-	p.log.Info("bgp session established", "router_id", o.routerID, "inbound", s.link.inbound,
-		"ipv4", o.ipv4, "ipv6", o.ipv6, "add_path_ipv4", o.addPath4, "add_path_ipv6", o.addPath6, "four_octet_as", o.fourOctet)
-	p.rib.Up(rib.Session{RouterID: o.routerID, Internal: !opt.External, IPv4: o.ipv4, IPv6: o.ipv6})
-	for _, v6 := range []bool{false, true} {
-		if v6 && !o.ipv6 || !v6 && !o.ipv4 {
-			continue
-		}
-		if err := w.WriteUpdate(endOfRIB(v6)); err != nil {
-			break // the connection is gone, as corebgp is about to notice
-		}
+// beats decides between c, whose OPEN has just come, and one that is open already (RFC 4271,
+// 6.8). It is called under peer.mu.
+func (c *conn) beats(other *conn) bool {
+	switch {
+	case other == c.peer.up && other.session == nil:
+		return true // it is over, and its routes are being seen to
+	case other == c.peer.up:
+		// A session stays, unless the peer restarted without that we have seen the last one end
+		// (RFC 4724, 5). Both ends connecting at once is no restart: there both were made before.
+		return c.inbound && c.made.After(other.established) && c.peer.mayRestart()
+	case c.inbound == other.inbound:
+		return true // the peer has given the other one up
 	}
-	return s.update
+	cfg := c.peer.srv.config()
+	keepOurs := fsm.Collide(cfg.RouterID, c.open.RouterID, cfg.ASN, c.open.AS)
+	return keepOurs != c.inbound
 }
 
-// update applies one UPDATE.
-func (s *session) update(_ corebgp.PeerConfig, body []byte) *corebgp.Notification {
-	p := s.peer
-	m, err := s.decoder.Decode(body)
+// Established is part of fsm.Handler.
+func (c *conn) Established(s *fsm.Session) {
+	p := c.peer
+	defer func() {
+		if r := recover(); r != nil {
+			c.cancel(c.broken(r, nil))
+		}
+	}()
+	if c.replaces != nil {
+		select {
+		case <-c.replaces.over:
+		case <-c.ctx.Done():
+		}
+	}
+	p.mu.Lock()
+	if c.refused || c.ctx.Err() != nil {
+		p.mu.Unlock()
+		return
+	}
+	c.session, c.established = s, time.Now()
+	p.up, p.lastErr = c, ""
+	if p.stopDial != nil {
+		p.stopDial()
+	}
+	p.mu.Unlock()
+	c.opened()
+
+	o, opt := s.Open(), s.Options()
+	r, err := p.ribPeer()
+	if err != nil {
+		c.because(err.Error())
+		c.cancel(cease(ceaseOutOfResource, ""))
+		return
+	}
+	c.decoder = wire.NewDecoder(opt)
+	c.running = true
+	p.ups.Add(1)
+	p.log.Info("bgp session established", "router_id", o.RouterID, "inbound", c.inbound,
+		"ipv4", o.IPv4, "ipv6", o.IPv6, "add_path_ipv4", opt.AddPath4, "add_path_ipv6", opt.AddPath6, "four_octet_as", !opt.TwoByteAS)
+	p.routes.established(r, rib.Session{RouterID: o.RouterID, Internal: !opt.External, IPv4: o.IPv4, IPv6: o.IPv6}, o, p.config().StaleTime)
+}
+
+// Update is part of fsm.Handler.
+func (c *conn) Update(body []byte) (objection *fsm.Notification) {
+	defer func() {
+		if r := recover(); r != nil {
+			objection = c.broken(r, body)
+		}
+	}()
+	if !c.running {
+		return nil // it is about to end
+	}
+	p := c.peer
+	m, err := c.decoder.Decode(body)
 	verdict := m.Verdict()
 	p.messages.Add(1)
 	p.verdicts[verdict].Add(1)
@@ -74,42 +300,71 @@ func (s *session) update(_ corebgp.PeerConfig, body []byte) *corebgp.Notificatio
 		p.log.Error("bgp decoder panicked", "panic", m.Panic, "verdict", verdict.String(), "update", hex.EncodeToString(body))
 	}
 	if m.Damage != nil {
-		s.logDamage(m.Damage, body)
+		c.logDamage(m.Damage, body)
 	}
 	if err != nil {
-		s.link.because("damaged UPDATE: " + m.Damage.Reason)
-		return &corebgp.Notification{Code: m.Damage.Code, Subcode: m.Damage.Subcode}
+		c.because("damaged UPDATE: " + m.Damage.Reason)
+		return &fsm.Notification{Code: m.Damage.Code, Subcode: m.Damage.Subcode}
 	}
 	for _, u := range m.Updates {
-		p.rib.Apply(u)
+		p.routes.rib.Apply(u)
 	}
 	if m.EndOfRIB != wire.NoFamily {
-		p.rib.EndOfRIB(m.EndOfRIB == wire.IPv6)
+		p.routes.endOfRIB(m.EndOfRIB == wire.IPv6)
 		p.log.Info("bgp end of rib", "ipv6", m.EndOfRIB == wire.IPv6)
 	}
-	return nil
+	return c.tooMany()
 }
 
 // logDamage logs the 1st, 2nd, 4th, 8th, ... message with damage of a kind: a peer may have
 // many, and all are counted.
-func (s *session) logDamage(d *wire.Damage, body []byte) {
-	s.damaged[d.Verdict]++
-	n := s.damaged[d.Verdict]
+func (c *conn) logDamage(d *wire.Damage, body []byte) {
+	c.damaged[d.Verdict]++
+	n := c.damaged[d.Verdict]
 	if n&(n-1) != 0 {
 		return
 	}
-	s.peer.log.Warn("bgp update damaged", "reason", d.Reason, "verdict", d.Verdict.String(), "in_session", n, "update", hex.EncodeToString(body))
+	c.peer.log.Warn("bgp update damaged", "reason", d.Reason, "verdict", d.Verdict.String(), "in_session", n, "update", hex.EncodeToString(body))
 }
 
-// OnClose is part of corebgp.Plugin: an established session is over.
-func (s *session) OnClose(corebgp.PeerConfig) {
-	p := s.peer
-	if p.ctx.Err() != nil {
-		s.link.because("stopped")
+// tooMany looks at the number of routes: it warns of many, and objects to too many (RFC 4486, 4).
+func (c *conn) tooMany() *fsm.Notification {
+	p, cfg := c.peer, c.peer.config()
+	v4, v6 := p.routes.rib.Received()
+	for f, n := range [2]int{v4, v6} {
+		limit := [2]int{cfg.MaxPrefixes4, cfg.MaxPrefixes6}[f]
+		switch {
+		case limit < 0:
+		case n > limit:
+			p.exceeded.Add(1)
+			reason := fmt.Sprintf("more than %d %s prefixes", limit, families[f])
+			c.because(reason)
+			p.mu.Lock()
+			c.hold = cfg.MaxPrefixesRestart
+			if c.hold == 0 {
+				c.hold = forEver
+			}
+			p.mu.Unlock()
+			p.log.Error("bgp peer announces too many prefixes", "family", families[f], "limit", limit, "restart", cfg.MaxPrefixesRestart)
+			end := cease(ceaseMaxPrefixes, reason)
+			end.Data = binary.BigEndian.AppendUint32([]byte{0, byte(f + 1), 1}, uint32(min(limit, math.MaxUint32)))
+			return end
+		case n > limit/100*cfg.MaxPrefixesWarn+limit%100*cfg.MaxPrefixesWarn/100 && !c.warned[f].Swap(true):
+			p.warnings.Add(1)
+			p.log.Warn("bgp peer announces many prefixes", "family", families[f], "prefixes", n, "limit", limit)
+		}
 	}
-	reason, _ := s.link.end()
-	p.established.Store(false)
-	p.downs.Add(1)
-	p.log.Warn("bgp session lost", "reason", reason)
-	p.rib.Down(reason)
+	return nil
+}
+
+// Refresh is part of fsm.Handler.
+func (c *conn) Refresh(v6, begins bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.cancel(c.broken(r, nil))
+		}
+	}()
+	if c.running {
+		c.peer.routes.refresh(v6, begins, c.peer.config().StaleTime)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -67,22 +69,45 @@ var (
 // A service is a server under test.
 type service struct {
 	*Server
-	rib *rib.RIB
-	log *testLog
+	rib    *rib.RIB // of the default table
+	other  *rib.RIB // of the table "other"
+	log    *testLog
+	config Config
+	at     netip.Addr // where to connect to, unless it is where the server listens
 }
 
-// start runs a server that listens at ownAddr.
-func start(t *testing.T, change func(*Config), peers ...PeerConfig) *service {
+// table is a TableFunc with two tables.
+func (s *service) table(name string) (*rib.RIB, error) {
+	switch name {
+	case rib.DefaultTable:
+		return s.rib, nil
+	case "other":
+		return s.other, nil
+	}
+	return nil, errors.New("no such table")
+}
+
+// tables is a TableFunc that has one table.
+func tables(r *rib.RIB) TableFunc { return func(string) (*rib.RIB, error) { return r, nil } }
+
+// make makes a server that will listen at ownAddr. Its peers accept all routes unless they have
+// a policy.
+func prepare(t *testing.T, change func(*Config), policies PolicyFunc, peers ...PeerConfig) *service {
 	t.Helper()
-	s := &service{rib: rib.New(rib.Options{LocalAS: ownAS}), log: &testLog{}}
-	cfg := Config{ASN: ownAS, RouterID: ownID, Listen: []string{ownAddr.String() + ":0"}, Peers: peers,
+	s := &service{rib: rib.New(rib.Options{LocalAS: ownAS}), other: rib.New(rib.Options{LocalAS: ownAS}), log: &testLog{}}
+	for i := range peers {
+		if peers[i].Import == "" {
+			peers[i].Import = importAccept
+		}
+	}
+	s.config = Config{ASN: ownAS, RouterID: ownID, Listen: []string{ownAddr.String() + ":0"}, Peers: peers,
 		ErrorDelay: time.Millisecond, ConnectRetry: time.Second,
 		Log: slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	if change != nil {
-		change(&cfg)
+		change(&s.config)
 	}
 	var err error
-	if s.Server, err = New(cfg, s.rib); err != nil {
+	if s.Server, err = New(s.config, s.table, policies); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -91,6 +116,13 @@ func start(t *testing.T, change func(*Config), peers ...PeerConfig) *service {
 			t.Logf("log:\n%s", s.log.b.String())
 		}
 	})
+	return s
+}
+
+// start runs such a server.
+func start(t *testing.T, change func(*Config), peers ...PeerConfig) *service {
+	t.Helper()
+	s := prepare(t, change, nil, peers...)
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -99,10 +131,13 @@ func start(t *testing.T, change func(*Config), peers ...PeerConfig) *service {
 
 func (s *service) status() rib.PeerStatus { return s.rib.Peers()[0] }
 
+// peer gives a configured peer.
+func (s *service) peer(i int) *peer { return s.neighbours[i].all()[0] }
+
 // routes is the Adj-RIB-In of the first peer.
 func (s *service) routes() map[rib.NLRI]rib.Attrs {
 	all := make(map[rib.NLRI]rib.Attrs)
-	for n, path := range s.peers[0].rib.Routes() {
+	for n, path := range s.peer(0).routes.peer().Routes() {
 		all[n] = path.Value()
 	}
 	return all
@@ -118,12 +153,29 @@ type speaker struct {
 // dial connects to a server from an address.
 func dial(t *testing.T, s *service, from netip.Addr) *speaker {
 	t.Helper()
-	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), Timeout: patience}
-	conn, err := d.Dial("tcp", s.Addrs()[0].String())
+	conn, err := dialWith(s, from, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return speak(t, conn)
+}
+
+// address is where to connect to.
+func (s *service) address() string {
+	a := s.Addrs()[0]
+	if s.at.IsValid() {
+		a = netip.AddrPortFrom(s.at, a.Port())
+	}
+	return a.String()
+}
+
+// dialWith has a socket prepared before it connects.
+func dialWith(s *service, from netip.Addr, control func(syscall.RawConn) error) (net.Conn, error) {
+	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), Timeout: patience}
+	if control != nil {
+		d.Control = func(_, _ string, c syscall.RawConn) error { return control(c) }
+	}
+	return d.Dial("tcp", s.address())
 }
 
 func speak(t *testing.T, conn net.Conn) *speaker {
@@ -139,7 +191,7 @@ func speak(t *testing.T, conn net.Conn) *speaker {
 func (s *speaker) send(kind byte, body ...byte) {
 	s.t.Helper()
 	b := bytes.Repeat([]byte{0xff}, 16)
-	b = binary.BigEndian.AppendUint16(b, uint16(headerLength+len(body)))
+	b = binary.BigEndian.AppendUint16(b, uint16(header+len(body)))
 	b = append(append(b, kind), body...)
 	if _, err := s.conn.Write(b); err != nil {
 		s.t.Fatalf("send message of type %d: %v", kind, err)
@@ -148,13 +200,13 @@ func (s *speaker) send(kind byte, body ...byte) {
 
 // receive reads a message.
 func (s *speaker) receive() (kind byte, body []byte, err error) {
-	header := make([]byte, headerLength)
-	if _, err := io.ReadFull(s.in, header); err != nil {
+	head := make([]byte, header)
+	if _, err := io.ReadFull(s.in, head); err != nil {
 		return 0, nil, err
 	}
-	body = make([]byte, int(binary.BigEndian.Uint16(header[16:]))-headerLength)
+	body = make([]byte, int(binary.BigEndian.Uint16(head[16:]))-header)
 	_, err = io.ReadFull(s.in, body)
-	return header[18], body, err
+	return head[18], body, err
 }
 
 // expect reads until a message of a kind and gives its body.
@@ -175,6 +227,7 @@ func (s *speaker) expect(kind byte) []byte {
 }
 
 const (
+	header          = 19
 	msgOpen         = 1
 	msgUpdate       = 2
 	msgNotification = 3
@@ -200,8 +253,42 @@ func as4(as uint32) []byte { return binary.BigEndian.AppendUint32([]byte{65, 4},
 var (
 	mp4      = []byte{1, 4, 0, 1, 0, 1}
 	mp6      = []byte{1, 4, 0, 2, 0, 1}
+	refresh  = []byte{2, 0}
+	enhanced = []byte{70, 0}
 	addPaths = []byte{69, 8, 0, 1, 1, 3, 0, 2, 1, 2}
 )
+
+// restart is the capability of graceful restart for families with their F bits.
+func restart(seconds uint16, families ...restartFamily) []byte {
+	b := binary.BigEndian.AppendUint16([]byte{64, byte(2 + 4*len(families))}, seconds)
+	for _, f := range families {
+		b = append(b, 0, f.afi, 1, f.flags)
+	}
+	return b
+}
+
+type restartFamily struct{ afi, flags byte }
+
+const (
+	forwarded    = 0x80   // the F bit, of a family
+	notification = 0x4000 // the N bit (RFC 8538), beside the time
+)
+
+// longLived is that of its long-lived form for IPv4.
+func longLived(flags byte, seconds uint32) []byte {
+	return []byte{71, 7, 0, 1, 1, flags, byte(seconds >> 16), byte(seconds >> 8), byte(seconds)}
+}
+
+// role is that of the BGP role.
+func role(r byte) []byte { return []byte{9, 1, r} }
+
+// endOfRIB is the marker of a family.
+func endOfRIB(v6 bool) []byte {
+	if !v6 {
+		return []byte{0, 0, 0, 0}
+	}
+	return []byte{0, 0, 0, 6, 0x80, 15, 3, 0, 2, 1}
+}
 
 // establish brings the session up with an OPEN.
 func (s *speaker) establish(open []byte) {
@@ -217,6 +304,34 @@ func update4(path []byte, nlri ...byte) []byte {
 	attrs := slices.Concat([]byte{0x40, 1, 1, 0, 0x40, 2, byte(len(path))}, path, []byte{0x40, 3, 4, 192, 0, 2, 1})
 	b := binary.BigEndian.AppendUint16([]byte{0, 0}, uint16(len(attrs)))
 	return slices.Concat(b, attrs, nlri)
+}
+
+// update6 announces IPv6 prefixes.
+func update6(path []byte, nlri ...byte) []byte {
+	reach := slices.Concat([]byte{0, 2, 1, 16, 0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0}, nlri)
+	return withAttributes(slices.Concat([]byte{0x40, 1, 1, 0, 0x40, 2, byte(len(path))}, path, []byte{0x80, 14, byte(len(reach))}, reach))
+}
+
+// withAttributes is an UPDATE of attributes alone.
+func withAttributes(attrs []byte) []byte {
+	return append(binary.BigEndian.AppendUint16([]byte{0, 0}, uint16(len(attrs))), attrs...)
+}
+
+// withAttribute puts one more attribute into an UPDATE of update4.
+func withAttribute(update []byte, attr ...byte) []byte {
+	end := 4 + int(binary.BigEndian.Uint16(update[2:]))
+	b := slices.Insert(slices.Clone(update), end, attr...)
+	binary.BigEndian.PutUint16(b[2:], uint16(end-4+len(attr)))
+	return b
+}
+
+func withCommunity(update []byte, c uint32) []byte {
+	return withAttribute(update, binary.BigEndian.AppendUint32([]byte{0xc0, 8, 4}, c)...)
+}
+
+// withOTC is one that went to a customer or a peer of an AS (RFC 9234).
+func withOTC(update []byte, as uint32) []byte {
+	return withAttribute(update, binary.BigEndian.AppendUint32([]byte{0xc0, 35, 4}, as)...)
 }
 
 var (
