@@ -1,0 +1,5 @@
+//go:build !race
+
+package bmp
+
+const raceEnabled = false
