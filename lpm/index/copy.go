@@ -20,6 +20,8 @@ type copy struct {
 	entries []entry
 	vacant  uint32 // first of the entries that are not used, linked by next; 0 is none
 
+	counted int // routes, by the engine
+
 	// The line's, under its mutex.
 	number int // of the table whose routes it holds
 	users  int // tables that read it

@@ -29,7 +29,7 @@ type engine struct {
 	lpm.Engine
 	open   func(prefixes int) (Table, error)
 	seed   maphash.Seed
-	copies atomic.Int32 // that are open
+	routes atomic.Int64 // of all copies that are open
 	worn   atomic.Int64 // when a table was last said to be worn, Unix time in seconds
 }
 
@@ -38,13 +38,14 @@ type engine struct {
 //
 // An index that cannot be made, or fails, as where a device has no memory left, is left out: its table is
 // asked instead, and asks to be built anew (Worn). Making it takes about as long as building the table, on another
-// processor if there is one. All tables together have 6 copies at most.
+// processor if there is one. The copies of all tables together have 20 million routes at most.
 func New(base lpm.Engine, open func(prefixes int) (Table, error)) lpm.Engine {
 	return &engine{Engine: base, open: open, seed: maphash.MakeSeed()}
 }
 
-// mostCopies is how many copies all lines of an engine have.
-const mostCopies = 6
+// mostRoutes bounds the routes in the copies of all lines of an engine, to some 0.6 GB: as many lines as generations are held
+// may have copies in use.
+const mostRoutes = 20 << 20
 
 // table is a base's table with an index.
 type table struct {
@@ -77,15 +78,16 @@ func (e *engine) Build(ctx context.Context, routes lpm.Routes) (lpm.Table, error
 
 // build makes a copy of exactly the given routes, nil where that fails.
 func (e *engine) build(routes lpm.Routes) *copy {
-	if !e.room() {
+	if !e.room(routes.Len()) {
 		return nil
 	}
 	t, err := e.open(routes.Len())
 	if err != nil {
-		e.copies.Add(-1)
+		e.routes.Add(int64(-routes.Len()))
 		return nil
 	}
 	c, err := newCopy(t, e.seed, routes)
+	c.counted = routes.Len()
 	if err != nil {
 		e.close(c)
 		return nil
@@ -93,30 +95,32 @@ func (e *engine) build(routes lpm.Routes) *copy {
 	return c
 }
 
-// room counts one copy more, unless there are too many.
-func (e *engine) room() bool {
-	if e.copies.Add(1) <= mostCopies {
+// room counts the routes of one copy more, unless there are too many.
+func (e *engine) room(routes int) bool {
+	if e.routes.Add(int64(routes)) <= mostRoutes {
 		return true
 	}
-	e.copies.Add(-1)
+	e.routes.Add(int64(-routes))
 	return false
 }
 
 // clone makes a copy of a copy that nobody changes meanwhile, nil where that fails.
 func (e *engine) clone(from *copy) *copy {
-	if !e.room() {
+	n := from.table.Len()
+	if !e.room(n) {
 		return nil
 	}
 	c, err := from.clone()
 	if err != nil {
-		e.copies.Add(-1)
+		e.routes.Add(int64(-n))
 		return nil
 	}
+	c.counted = n
 	return c
 }
 
 func (e *engine) close(c *copy) {
-	e.copies.Add(-1)
+	e.routes.Add(int64(-c.counted))
 	c.close()
 }
 
@@ -142,7 +146,7 @@ const wornEvery = time.Minute
 
 // Worn implements lpm.Worn: the line has lost its index, and updates do not bring it back. It says so once a minute.
 func (t *table) Worn() bool {
-	if t.closed.Load() || !t.line.lost() || t.engine.copies.Load()+2 > mostCopies {
+	if t.closed.Load() || !t.line.lost() || t.engine.routes.Load() > mostRoutes/2 {
 		return false
 	}
 	last, now := t.engine.worn.Load(), time.Now().Unix()
