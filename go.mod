@@ -6,7 +6,6 @@ require (
 	github.com/BurntSushi/toml v1.6.0
 	github.com/gaissmai/bart v0.30.0
 	github.com/gin-gonic/gin v1.12.0
-	github.com/jwhited/corebgp v0.8.5
 	github.com/klauspost/compress v1.20.3
 	github.com/osrg/gobgp/v3 v3.37.0
 	github.com/prometheus/client_golang v1.25.0

@@ -9,8 +9,9 @@ import (
 )
 
 // An Answer is what a lookup gives for one address. Its JSON form has exactly the fields ip,
-// prefix, next_hop, as_path, origin_asns, communities and generation, in this order. Where no
-// route matches, prefix and next_hop are null and the arrays are empty.
+// prefix, next_hop, as_path, origin_asns, communities and generation, in this order, and behind
+// them stale, true, where the route is. Where no route matches, prefix and next_hop are null and the
+// arrays are empty.
 //
 // as_path is an array of numbers in which an AS_SET (and a set of a confederation) is an array
 // of its own. communities holds standard, large and extended ones in this order, as strings.
@@ -45,7 +46,16 @@ func appendAnswerTail(dst []byte, rt rib.Route, gen uint64) []byte {
 	dst = appendRouteFields(dst, rt)
 	dst = append(dst, `,"generation":`...)
 	dst = strconv.AppendUint(dst, gen, 10)
+	dst = appendStale(dst, rt)
 	return append(dst, '}')
+}
+
+// appendStale appends that a route is stale; nothing where it is not.
+func appendStale(dst []byte, rt rib.Route) []byte {
+	if !rt.Stale {
+		return dst
+	}
+	return append(dst, `,"stale":true`...)
 }
 
 // appendRouteFields appends the fields prefix to communities.

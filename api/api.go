@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -20,14 +19,19 @@ import (
 // Deps is what the service needs of the rest of the program. Functions must be safe for
 // concurrent use; those that are nil leave their part of the answers empty.
 type Deps struct {
+	// Tables are what requests are about. Without them there is the default table alone, which the
+	// five fields below describe piece by piece; they are not looked at otherwise.
+	Tables *rib.Tables
+
 	Generations    *lpm.Published[rib.Route]          // what lookups are answered from
 	Peers          func() []rib.PeerStatus            // for /api/v1/peers and metrics
 	Ready          func() (ok bool, waiting []string) // nil: ready once a generation is published
 	Paths          func(netip.Prefix) []rib.Candidate // for include=paths
 	PublisherStats func() rib.PublisherStats          // for /api/v1/status and metrics
-	EngineName     string                             // lpm.Engine's Name
-	Degraded       func() string                      // why the engine is slower than it should be, "" when it is not; nil: never
-	Build          Build
+
+	EngineName string        // lpm.Engine's Name
+	Degraded   func() string // why the engine is slower than it should be, "" when it is not; nil: never
+	Build      Build
 	// Metrics is served at /metrics. New adds ribwarp's own metrics and those of the Go runtime
 	// and the process, so it must not hold them yet; nil makes a new one.
 	Metrics *prometheus.Registry
@@ -45,9 +49,8 @@ type API struct {
 	started time.Time
 	router  *gin.Engine
 	metrics *metrics
-	tables  tableInfo
-	header  atomic.Pointer[generationHeader]
-	held    held
+	main    *view // the default table
+	others  views
 	singles sync.Pool // of *single
 	bodies  sync.Pool // of *[]byte, what a JSON body is read into
 }
@@ -61,10 +64,16 @@ func New(d Deps) *API {
 	if d.Metrics == nil {
 		d.Metrics = prometheus.NewRegistry()
 	}
-	if d.Generations == nil {
-		d.Generations = new(lpm.Published[rib.Route])
-	}
 	a := &API{deps: d, started: time.Now()}
+	a.others.byName = map[string]*view{}
+	if d.Tables != nil {
+		a.main = newView(d.Tables.All()[0])
+	} else {
+		a.main = &view{name: rib.DefaultTable, generations: d.Generations, peers: d.Peers, ready: d.Ready, paths: d.Paths, stats: d.PublisherStats}
+	}
+	if a.main.generations == nil {
+		a.main.generations = new(lpm.Published[rib.Route])
+	}
 	a.metrics = newMetrics(a)
 	a.singles.New = func() any { return &single{counts: a.metrics.lookups.shard()} }
 	a.bodies.New = func() any { return new([]byte) }
@@ -81,7 +90,15 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.router.Serve
 
 // Close gives back the generations that are held for listings. Requests are still answered,
 // but a listing that breaks off can no longer go on once its generation is replaced.
-func (a *API) Close() { a.held.close() }
+func (a *API) Close() {
+	a.main.held.close()
+	a.others.mu.Lock()
+	defer a.others.mu.Unlock()
+	a.others.closed = true
+	for _, v := range a.others.byName {
+		v.held.close()
+	}
+}
 
 // routes says which handler answers what.
 func (a *API) routes() *gin.Engine {
@@ -104,6 +121,7 @@ func (a *API) routes() *gin.Engine {
 	get("/api/v1/routes", a.list)
 	r.POST("/api/v1/routes", newBulk(a, prefixWords, a.metrics.finds, func() kind[netip.Prefix] { return prefixes{} }).serve)
 	get("/api/v1/routes/*prefix", a.prefix) // a wildcard: a prefix holds a slash
+	get("/api/v1/tables", a.listTables)
 	get("/api/v1/peers", a.peers)
 	get("/api/v1/status", a.status)
 	get("/healthz", a.healthz)
@@ -135,19 +153,19 @@ type generationHeader struct {
 }
 
 // nameGeneration sets the header RIB-Generation.
-func (a *API) nameGeneration(c *gin.Context, number uint64) {
-	h := a.header.Load()
+func (v *view) nameGeneration(c *gin.Context, number uint64) {
+	h := v.header.Load()
 	if h == nil || h.number != number {
 		h = &generationHeader{number, []string{strconv.FormatUint(number, 10)}}
-		a.header.Store(h)
+		v.header.Store(h)
 	}
 	c.Writer.Header()[headerGeneration] = h.value
 }
 
-// acquire gives the newest generation, which the caller must release, and names it in the
-// header. Where there is none it answers 503 and gives nil.
-func (a *API) acquire(c *gin.Context) *rib.Generation {
-	g := a.deps.Generations.Acquire()
+// acquire gives the newest generation of a table, which the caller must release, and names it in
+// the header. Where there is none it answers 503 and gives nil.
+func (a *API) acquire(c *gin.Context, v *view) *rib.Generation {
+	g := v.generations.Acquire()
 	if g == nil {
 		a.fail(c, problem{
 			Status:     http.StatusServiceUnavailable,
@@ -156,7 +174,7 @@ func (a *API) acquire(c *gin.Context) *rib.Generation {
 		})
 		return nil
 	}
-	a.nameGeneration(c, g.Number)
+	v.nameGeneration(c, g.Number)
 	return g
 }
 

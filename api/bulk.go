@@ -45,30 +45,27 @@ func (b *bulk[K]) serve(c *gin.Context) {
 	if err != nil {
 		form = ""
 	}
-	var answer func(*gin.Context, *rib.Generation)
+	var answer func(*gin.Context, *view)
 	switch form {
 	case "application/json":
 		answer = b.json
 	case "application/x-ndjson":
-		answer = func(c *gin.Context, g *rib.Generation) { b.stream(c, g, b.inJSON) }
+		answer = func(c *gin.Context, v *view) { b.stream(c, v, b.inJSON) }
 	case "text/plain":
-		answer = func(c *gin.Context, g *rib.Generation) { b.stream(c, g, b.inText) }
+		answer = func(c *gin.Context, v *view) { b.stream(c, v, b.inText) }
 	default:
 		c.Writer.Header().Set("Accept", "application/json, application/x-ndjson, text/plain")
 		b.api.refuse(c, http.StatusUnsupportedMediaType, "Content-Type is %q: send application/json for {%q:[...]}, application/x-ndjson or text/plain for one %s a line", cut(h.Get("Content-Type"), 64), b.array, b.one)
 		return
 	}
-	g := b.api.acquire(c)
-	if g == nil {
-		return
+	if v := b.api.asked(c); v != nil {
+		answer(c, v)
 	}
-	defer g.Release()
-	answer(c, g)
 }
 
 // json answers {"ips":[...]} by {"generation":N,"results":[...]}. The whole body is read and
-// checked before the answer begins.
-func (b *bulk[K]) json(c *gin.Context, g *rib.Generation) {
+// checked before the answer begins. It may name the table in place of the query.
+func (b *bulk[K]) json(c *gin.Context, v *view) {
 	a := b.api
 	pooled := a.bodies.Get().(*[]byte)
 	defer a.bodies.Put(pooled)
@@ -78,14 +75,27 @@ func (b *bulk[K]) json(c *gin.Context, g *rib.Generation) {
 		return
 	}
 	limit := a.deps.Limits.MaxIPsJSON
-	switch err := b.walk(body, limit, func([]byte) error { return nil }); {
+	name, err := b.walk(body, limit, func([]byte) error { return nil })
+	switch {
 	case errors.Is(err, errTooMany):
 		a.refuse(c, http.StatusRequestEntityTooLarge, "more than %d %s: send them as a stream of lines (application/x-ndjson or text/plain), which has no limit", limit, b.many)
 		return
 	case err != nil:
 		a.refuse(c, http.StatusBadRequest, "%v", err)
 		return
+	case name != "" && v != a.main && name != v.name:
+		a.refuse(c, http.StatusBadRequest, "the URL asks for table %q and the body for %q: name it once", v.name, cut(name, maxShownName))
+		return
+	case name != "":
+		if v = a.named(c, name); v == nil {
+			return
+		}
 	}
+	g := a.acquire(c, v)
+	if g == nil {
+		return
+	}
+	defer g.Release()
 
 	all := b.batches.Get().(*batch[K])
 	defer b.batches.Put(all)
@@ -94,7 +104,7 @@ func (b *bulk[K]) json(c *gin.Context, g *rib.Generation) {
 	all.out = append(all.out, `{"generation":`...)
 	all.out = appendInt(all.out, g.Number)
 	all.out = append(all.out, `,"results":[`...)
-	err := b.walk(body, limit, func(text []byte) error {
+	_, err = b.walk(body, limit, func(text []byte) error {
 		all.add(text, 0)
 		if all.full() {
 			return all.answer()
@@ -186,8 +196,13 @@ func (e errStalled) Error() string {
 }
 
 // stream answers lines by NDJSON, in order. in finds the question in a line.
-func (b *bulk[K]) stream(c *gin.Context, g *rib.Generation, in func(line []byte) ([]byte, error)) {
+func (b *bulk[K]) stream(c *gin.Context, v *view, in func(line []byte) ([]byte, error)) {
 	a := b.api
+	g := a.acquire(c, v)
+	if g == nil {
+		return
+	}
+	defer g.Release()
 	ctl := http.NewResponseController(c.Writer)
 	_ = ctl.EnableFullDuplex() // answers go out while lines come in; HTTP/2 does so anyway
 

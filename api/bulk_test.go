@@ -58,7 +58,7 @@ func TestBulkJSONRefusesWhatItDoesNotKnow(t *testing.T) {
 		{"array", `["10.0.0.1"]`, 400, `no object {"ips"`},
 		{"unknown field", `{"addresses":["10.0.0.1"]}`, 400, `unknown field "addresses"`},
 		{"field in another case", `{"IPS":["10.0.0.1"]}`, 400, `unknown field "IPS"`},
-		{"second field", `{"ips":["10.0.0.1"],"x":1}`, 400, "second field"},
+		{"second field", `{"ips":["10.0.0.1"],"x":1}`, 400, `unknown field "x": there are ips and table`},
 		{"field twice", `{"ips":["10.0.0.1"],"ips":[]}`, 400, "second field"},
 		{"not an array", `{"ips":"10.0.0.1"}`, 400, "no array of addresses at byte 7"},
 		{"number", `{"ips":[1]}`, 400, "no address as a string at byte 8"},

@@ -59,7 +59,7 @@ func TestExactBatchNamesWhatItWants(t *testing.T) {
 		status int
 		detail string
 	}{
-		{`{"ips":["10.0.0.1"]}`, 400, `unknown field "ips": "prefixes" is the only one`},
+		{`{"ips":["10.0.0.1"]}`, 400, `unknown field "ips": there are prefixes and table`},
 		{`[]`, 400, `no object {"prefixes":["192.0.2.0/24"]}`},
 		{`{"prefixes":"10.0.0.0/8"}`, 400, "no array of prefixes at byte 12"},
 		{`{"prefixes":[8]}`, 400, "no prefix as a string at byte 13"},

@@ -15,7 +15,8 @@ import (
 func FuzzBulkJSON(f *testing.F) {
 	for _, seed := range []string{
 		`{"ips":["10.1.2.3","2001:db8::1","x","fe80::1%eth0"]}`, `{"ips":[]}`, `{"ips":["\u0031.1.1.1","\"","\\"]}`,
-		`{}`, `[]`, ``, `{"ips":[[[[[`, `{"ips":["1.1.1.1"],"x":1}`, `{"ips":[1]}`, "{\"ips\":[\"\xff\"]}", `{"ips":["1.1.1.1"]}x`, `{"ips":["\`,
+		`{}`, `[]`, ``, `{"ips":[[[[[`, `{"ips":["1.1.1.1"],"x":1}`, `{"ips":[1]}`, "{\"ips\":[\"\xff\"]}", `{"ips":["1.1.1.1"]}x`,
+		`{"table":"default","ips":["1.1.1.1"]}`, `{"ips":[],"table":"x"}`, `{"table":"","table":""}`, `{"ips":["\`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -40,6 +41,10 @@ func FuzzBulkJSON(f *testing.F) {
 				t.Fatalf("%d results for %d addresses (%v)", len(out.Results), len(in.IPs), err)
 			}
 		case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
+		case http.StatusNotFound:
+			if !bytes.Contains(body, []byte(`"table"`)) && !bytes.Contains(body, []byte(`\u`)) {
+				t.Fatalf("no table was asked for: %s", rec.Body)
+			}
 		default:
 			t.Fatalf("status %d: %s", rec.Code, rec.Body)
 		}

@@ -3,6 +3,8 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -105,19 +107,23 @@ func (s *scanner) str(what string) ([]byte, error) {
 	return nil, fmt.Errorf("JSON string at byte %d has no end", start-1)
 }
 
-// key takes the name of a field and the colon behind it. Only want is known.
-func (s *scanner) key(want string) error {
-	name, err := s.str("field " + want)
+// key takes the name of a field and the colon behind it, and gives the name. Only those of known,
+// the most wanted one first, are taken.
+func (s *scanner) key(known ...string) (string, error) {
+	name, err := s.str("field " + known[0])
 	if err != nil {
-		return err
+		return "", err
 	}
-	if string(name) != want {
-		return fmt.Errorf("JSON has an unknown field %q: %q is the only one", cut(string(name), 32), want)
+	i := slices.Index(known, string(name))
+	switch {
+	case i < 0 && len(known) == 1:
+		return "", fmt.Errorf("JSON has an unknown field %q: %q is the only one", cut(string(name), 32), known[0])
+	case i < 0:
+		return "", fmt.Errorf("JSON has an unknown field %q: there are %s", cut(string(name), 32), strings.Join(known, " and "))
+	case !s.take(':'):
+		return "", s.wanted("colon")
 	}
-	if !s.take(':') {
-		return s.wanted("colon")
-	}
-	return nil
+	return known[i], nil
 }
 
 // close takes the end of an object, behind which nothing may be.

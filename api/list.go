@@ -91,8 +91,9 @@ func parseListQuery(raw string) (listQuery, error) {
 			if q.from, err = parseCursor(v); err != nil {
 				err = fmt.Errorf("cursor is %q, as in cursor=7,192.0.2.0/24 it must be a generation and the last prefix that you have: %w", cut(v, maxAddrText), err)
 			}
+		case tableParameter: // asked for before
 		default:
-			err = fmt.Errorf("unknown parameter %q: there are family, limit and cursor", cut(name, 32))
+			err = fmt.Errorf("unknown parameter %q: there are family, limit, cursor and table", cut(name, 32))
 		}
 		if err == nil && len(given) > 1 {
 			err = fmt.Errorf("%s is given %d times: once is all it may be", name, len(given))
@@ -107,12 +108,16 @@ func parseListQuery(raw string) (listQuery, error) {
 // list answers GET /api/v1/routes: the routes of one generation, in order, as NDJSON. A last line
 // says that they are complete, or where to go on; an answer without it was cut.
 func (a *API) list(c *gin.Context) {
+	v := a.asked(c)
+	if v == nil {
+		return
+	}
 	q, err := parseListQuery(c.Request.URL.RawQuery)
 	if err != nil {
 		a.refuse(c, http.StatusBadRequest, "%v", err)
 		return
 	}
-	g := a.generationOf(c, q.from)
+	g := a.generationOf(c, v, q.from)
 	if g == nil {
 		return
 	}
@@ -127,20 +132,20 @@ func (a *API) list(c *gin.Context) {
 		c.Writer.Header()["Content-Type"] = typeNDJSON
 		return
 	}
-	defer a.held.hold(g)
-	if err := a.writeListing(c, g, q); err != nil {
+	defer v.held.hold(g)
+	if err := a.writeListing(c, v, g, q); err != nil {
 		a.cannotGoOn(c, g, err)
 	}
 }
 
 // generationOf gives the generation that a listing is of, which the caller must release, and
 // names it in the header. Where there is none it answers the request and gives nil.
-func (a *API) generationOf(c *gin.Context, from cursor) *rib.Generation {
-	if g := a.held.find(from.generation); g != nil {
-		a.nameGeneration(c, g.Number)
+func (a *API) generationOf(c *gin.Context, v *view, from cursor) *rib.Generation {
+	if g := v.held.find(from.generation); g != nil {
+		v.nameGeneration(c, g.Number)
 		return g
 	}
-	g := a.acquire(c)
+	g := a.acquire(c, v)
 	if g == nil || from.generation == 0 || from.generation == g.Number {
 		return g
 	}
@@ -156,10 +161,10 @@ func entityTag(g *rib.Generation) string {
 
 // writeListing writes routes in pieces. A client that does not read holds it up, one that is gone
 // ends it.
-func (a *API) writeListing(c *gin.Context, g *rib.Generation, q listQuery) error {
+func (a *API) writeListing(c *gin.Context, v *view, g *rib.Generation, q listQuery) error {
 	write := a.emitter(c, typeNDJSON)
 	emit := func(piece []byte) error {
-		a.held.hold(g) // a piece is written within Limits.Progress or never: it stays held
+		v.held.hold(g) // a piece is written within Limits.Progress or never: it stays held
 		return write(piece)
 	}
 	routes := listing{gen: g, families: q.families, last: q.from.behind}

@@ -301,7 +301,7 @@ func TestListingRefusesBadRequests(t *testing.T) {
 		{"cursor=1,fe80::%25eth0/64", "zone"},
 		{"cursor=1," + strings.Repeat("1", 100), "too long"},
 		{"cursor=1,10.0.0.0/8&cursor=1,10.0.0.0/8", "cursor is given 2 times"},
-		{"include=paths", `unknown parameter "include": there are family, limit and cursor`},
+		{"include=paths", `unknown parameter "include": there are family, limit, cursor and table`},
 		{"limit=%zz", "query"},
 	} {
 		t.Run(c.query, func(t *testing.T) {
@@ -312,7 +312,7 @@ func TestListingRefusesBadRequests(t *testing.T) {
 			}
 		})
 	}
-	if n := w.api.held.count(); n != 0 {
+	if n := w.api.main.held.count(); n != 0 {
 		t.Errorf("%d generations are held for requests that were refused", n)
 	}
 }
@@ -343,7 +343,7 @@ func (w *world) publishCounted(number uint64, routes []rib.Route, closed *atomic
 
 func (w *world) wantHeld(n int) {
 	w.t.Helper()
-	if got := w.get("/metrics").Body.String(); !strings.Contains(got, fmt.Sprintf("ribwarp_held_generations %d\n", n)) {
+	if got := w.get("/metrics").Body.String(); !strings.Contains(got, fmt.Sprintf("ribwarp_held_generations{table=\"default\"} %d\n", n)) {
 		w.t.Errorf("want %d generations held: %s", n, grep(got, "held_generations"))
 	}
 }
@@ -478,10 +478,10 @@ func TestShutdownGivesHeldGenerationsBack(t *testing.T) {
 		}
 	})
 	<-entered
-	w.api.held.hold(g)
+	w.api.main.held.hold(g)
 	stopped := make(chan error)
 	go func() { stopped <- srv.Shutdown(context.Background()) }()
-	for w.api.held.count() > 0 {
+	for w.api.main.held.count() > 0 {
 		time.Sleep(time.Millisecond)
 	}
 	close(leave)
@@ -747,7 +747,7 @@ func TestConcurrentListings(t *testing.T) {
 	}
 	close(done)
 	asking.Wait()
-	if n := w.api.held.count(); n > maxHeld {
+	if n := w.api.main.held.count(); n > maxHeld {
 		t.Errorf("%d generations are held", n)
 	}
 }

@@ -32,7 +32,11 @@ func (s *single) find(t lpm.Table, ip netip.Addr) (lpm.Handle, error) {
 
 // lookup answers GET /api/v1/lookup/{ip}.
 func (a *API) lookup(c *gin.Context) {
-	g := a.acquire(c)
+	v := a.asked(c)
+	if v == nil {
+		return
+	}
+	g := a.acquire(c, v)
 	if g == nil {
 		return
 	}

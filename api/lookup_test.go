@@ -107,8 +107,10 @@ func TestBeforeTheFirstGenerationLookupsAre503(t *testing.T) {
 			t.Error("no Retry-After")
 		}
 	}
-	for _, kind := range []string{"application/json", "application/x-ndjson", "text/plain"} {
-		wantProblem(t, w.do(http.MethodPost, "/api/v1/lookup", kind, "10.0.0.1\n"), http.StatusServiceUnavailable, "no generation")
+	wantProblem(t, w.do(http.MethodPost, lookupPath, "application/json", `{"ips":[]}`), http.StatusServiceUnavailable, "no generation")
+	wantProblem(t, w.do(http.MethodPost, listPath, "application/json", `{"prefixes":[]}`), http.StatusServiceUnavailable, "no generation")
+	for _, kind := range []string{"application/x-ndjson", "text/plain"} {
+		wantProblem(t, w.do(http.MethodPost, lookupPath, kind, "10.0.0.1\n"), http.StatusServiceUnavailable, "no generation")
 		wantProblem(t, w.do(http.MethodPost, listPath, kind, "10.0.0.0/8\n"), http.StatusServiceUnavailable, "no generation")
 	}
 }

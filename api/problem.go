@@ -43,8 +43,9 @@ func (a *API) fail(c *gin.Context, p problem) {
 	p.Type, p.Title, p.Instance = "about:blank", http.StatusText(p.Status), c.Request.URL.EscapedPath()
 	h := c.Writer.Header()
 	if h[headerGeneration] == nil {
-		if g := a.deps.Generations.Acquire(); g != nil {
-			a.nameGeneration(c, g.Number)
+		v := a.viewOf(c)
+		if g := v.generations.Acquire(); g != nil {
+			v.nameGeneration(c, g.Number)
 			g.Release()
 		}
 	}
@@ -89,7 +90,7 @@ func (a *API) recovered(c *gin.Context, p any, start time.Time) {
 }
 
 func (a *API) noRoute(c *gin.Context) {
-	a.refuse(c, http.StatusNotFound, "no such endpoint: there are /api/v1/lookup/{ip}, /api/v1/lookup (POST), /api/v1/routes (GET and POST), /api/v1/routes/{prefix}, /api/v1/peers, /api/v1/status, /healthz, /readyz and /metrics")
+	a.refuse(c, http.StatusNotFound, "no such endpoint: there are /api/v1/lookup/{ip}, /api/v1/lookup (POST), /api/v1/routes (GET and POST), /api/v1/routes/{prefix}, /api/v1/tables, /api/v1/peers, /api/v1/status, /healthz, /readyz and /metrics")
 }
 
 func (a *API) noMethod(c *gin.Context) {

@@ -36,7 +36,11 @@ func (a *API) prefix(c *gin.Context) {
 		a.list(c)
 		return
 	}
-	g := a.acquire(c)
+	v := a.asked(c)
+	if v == nil {
+		return
+	}
+	g := a.acquire(c, v)
 	if g == nil {
 		return
 	}
@@ -59,13 +63,13 @@ func (a *API) prefix(c *gin.Context) {
 		a.refuse(c, http.StatusNotFound, "%s is not in the table of generation %d; ?include=less-specifics,more-specifics shows what is around it", p, g.Number)
 		return
 	}
-	if err := a.writeRoutes(c, g, p, h, q); err != nil {
+	if err := a.writeRoutes(c, v, g, p, h, q); err != nil {
 		a.cannotGoOn(c, g, err)
 	}
 }
 
 // writeRoutes writes the answer in pieces, for it may hold maxLimit routes.
-func (a *API) writeRoutes(c *gin.Context, g *rib.Generation, p netip.Prefix, h lpm.Handle, q routesQuery) error {
+func (a *API) writeRoutes(c *gin.Context, v *view, g *rib.Generation, p netip.Prefix, h lpm.Handle, q routesQuery) error {
 	emit := a.emitter(c, typeJSON)
 	out := appendExact(make([]byte, 0, 1024), p, h, g)
 
@@ -105,7 +109,7 @@ func (a *API) writeRoutes(c *gin.Context, g *rib.Generation, p netip.Prefix, h l
 	}
 	if q.paths {
 		out = append(out, `,"paths":`...)
-		out = appendCandidates(out, a.candidates(p))
+		out = appendCandidates(out, v.candidates(p))
 	}
 	out = append(out, '}', '\n')
 	if !c.Writer.Written() {
@@ -115,11 +119,11 @@ func (a *API) writeRoutes(c *gin.Context, g *rib.Generation, p netip.Prefix, h l
 	return emit(out)
 }
 
-func (a *API) candidates(p netip.Prefix) []rib.Candidate {
-	if a.deps.Paths == nil {
+func (v *view) candidates(p netip.Prefix) []rib.Candidate {
+	if v.paths == nil {
 		return nil
 	}
-	return a.deps.Paths(p)
+	return v.paths(p)
 }
 
 // without gives handles without h.
@@ -149,8 +153,9 @@ func parseRoutesQuery(raw string) (routesQuery, error) {
 				if err != nil || q.limit < 1 || q.limit > maxLimit {
 					err = fmt.Errorf("limit is %q: it must be a number from 1 to %d", cut(v, 32), maxLimit)
 				}
+			case tableParameter: // asked for before
 			default:
-				err = fmt.Errorf("unknown parameter %q: there are include and limit", cut(name, 32))
+				err = fmt.Errorf("unknown parameter %q: there are include, limit and table", cut(name, 32))
 			}
 			if err != nil {
 				return q, err
@@ -224,7 +229,8 @@ func appendRouteDetails(dst []byte, rt rib.Route) []byte {
 	dst = append(dst, `,"peer":`...)
 	dst = appendText(dst, peer)
 	dst = append(dst, `,"path_id":`...)
-	return appendInt(dst, rt.PathID)
+	dst = appendInt(dst, rt.PathID)
+	return appendStale(dst, rt)
 }
 
 // appendCandidates appends the paths to a prefix that its peers announce, best first.

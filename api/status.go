@@ -24,6 +24,7 @@ type families struct {
 // statusAnswer is the answer of /api/v1/status. Before the first generation it has generation
 // 0, no routes, and null for what only a generation has.
 type statusAnswer struct {
+	Name       string          `json:"name,omitempty"` // not that of the default table
 	Generation uint64          `json:"generation"`
 	Engine     string          `json:"engine"`
 	Ready      bool            `json:"ready"`
@@ -33,6 +34,7 @@ type statusAnswer struct {
 	AgeSeconds *float64        `json:"age_seconds"`
 	Source     *string         `json:"source"`
 	Routes     families        `json:"routes"`
+	Stale      *families       `json:"stale,omitempty"` // paths kept of peers that are gone; left out where there is none
 	Table      *tableAnswer    `json:"table"`
 	Publisher  *publisherStats `json:"publisher"`
 	Version    string          `json:"version"`
@@ -71,6 +73,10 @@ type publisherStats struct {
 
 // status answers GET /api/v1/status.
 func (a *API) status(c *gin.Context) {
+	v := a.asked(c)
+	if v == nil {
+		return
+	}
 	s := statusAnswer{
 		Engine:    a.deps.EngineName,
 		Version:   a.deps.Build.Version,
@@ -78,32 +84,81 @@ func (a *API) status(c *gin.Context) {
 		BuildDate: a.deps.Build.Date,
 		Uptime:    time.Since(a.started).Seconds(),
 	}
-	s.Ready, s.WaitingFor = a.ready()
+	if v != a.main {
+		s.Name = v.name
+	}
+	s.Ready, s.WaitingFor = v.isReady()
 	s.Degraded = a.degraded()
-	if g := a.deps.Generations.Acquire(); g != nil {
+	s.Stale = staleOf(v.peerList())
+	if g := v.generations.Acquire(); g != nil {
 		defer g.Release()
 		age := time.Since(g.Created).Seconds()
-		info := a.tables.of(g)
+		info := v.info.of(g)
 		s.Generation, s.Created, s.AgeSeconds, s.Source = g.Number, &g.Created, &age, &g.Source
 		s.Routes = families{g.V4, g.V6}
 		s.Table = tableOf(info)
 	}
-	if a.deps.PublisherStats != nil {
-		p := a.deps.PublisherStats()
+	if v.stats != nil {
+		p := v.stats()
 		s.Publisher = &publisherStats{p.Generations, p.Changes, p.Failures, p.Pending, p.LastChanges, p.LastBuild.Seconds(), p.LastLatency.Seconds()}
 	}
-	a.encode(c, s.Generation, s)
+	a.encode(c, v, s.Generation, s)
+}
+
+// staleOf counts the stale paths of all peers; nil where there is none.
+func staleOf(peers []rib.PeerStatus) *families {
+	var n families
+	for _, p := range peers {
+		n.IPv4 += p.Stale4
+		n.IPv6 += p.Stale6
+	}
+	if n == (families{}) {
+		return nil
+	}
+	return &n
+}
+
+// tableEntry is a table in the answer of /api/v1/tables. Before its first generation it has
+// generation 0 and no routes.
+type tableEntry struct {
+	Name       string     `json:"name"`
+	Generation uint64     `json:"generation"`
+	Ready      bool       `json:"ready"`
+	WaitingFor []string   `json:"waiting_for"`
+	Created    *time.Time `json:"created"`
+	Source     *string    `json:"source"`
+	Routes     families   `json:"routes"`
+	Peers      int        `json:"peers"`
+	Stale      *families  `json:"stale,omitempty"`
+}
+
+// listTables answers GET /api/v1/tables.
+func (a *API) listTables(c *gin.Context) {
+	answer := struct {
+		Tables []tableEntry `json:"tables"`
+	}{[]tableEntry{}}
+	for _, v := range a.views() {
+		peers := v.peerList()
+		e := tableEntry{Name: v.name, Peers: len(peers), Stale: staleOf(peers)}
+		e.Ready, e.WaitingFor = v.isReady()
+		if g := v.generations.Acquire(); g != nil {
+			e.Generation, e.Created, e.Source, e.Routes = g.Number, &g.Created, &g.Source, families{g.V4, g.V6}
+			g.Release()
+		}
+		answer.Tables = append(answer.Tables, e)
+	}
+	a.encode(c, a.main, answer.Tables[0].Generation, answer)
 }
 
 // encode answers 200 with v, for endpoints that are not asked often.
-func (a *API) encode(c *gin.Context, generation uint64, v any) {
+func (a *API) encode(c *gin.Context, of *view, generation uint64, v any) {
 	body, err := marshal(v)
 	if err != nil {
 		a.deps.Log.Error("answer not encoded", "path", c.Request.URL.Path, "error", err)
 		a.refuse(c, http.StatusInternalServerError, "the answer could not be encoded: %v", err)
 		return
 	}
-	a.nameGeneration(c, generation)
+	of.nameGeneration(c, generation)
 	writeJSON(c, body)
 }
 
@@ -133,18 +188,28 @@ func (t *tableInfo) of(g *rib.Generation) lpm.Info {
 	return t.info
 }
 
-// ready reports whether the service can answer, and whom it waits for. waiting is not nil.
+// ready reports whether the service can answer from all tables, and whom it waits for. waiting is
+// not nil.
 func (a *API) ready() (ok bool, waiting []string) {
+	if a.deps.Tables == nil {
+		return a.main.isReady()
+	}
+	ok, names := a.deps.Tables.Ready()
+	return ok, append([]string{}, names...)
+}
+
+// isReady is the same for one table.
+func (v *view) isReady() (ok bool, waiting []string) {
 	waiting = []string{}
-	if a.deps.Ready != nil {
+	if v.ready != nil {
 		var names []string
-		ok, names = a.deps.Ready()
+		ok, names = v.ready()
 		waiting = append(waiting, names...)
 		if !ok {
 			return false, waiting
 		}
 	}
-	g := a.deps.Generations.Acquire()
+	g := v.generations.Acquire()
 	if g == nil {
 		return false, append(waiting, "the first generation")
 	}
@@ -171,8 +236,8 @@ func (a *API) readyz(c *gin.Context) {
 		a.fail(c, problem{Status: http.StatusServiceUnavailable, Detail: detail, Waiting: waiting, RetryAfter: retryAfter})
 		return
 	}
-	n := a.newest()
-	a.encode(c, n, readyAnswer{Ready: true, Generation: n, Degraded: a.degraded()})
+	n := a.main.newest()
+	a.encode(c, a.main, n, readyAnswer{Ready: true, Generation: n, Degraded: a.degraded()})
 }
 
 // degraded says why answers are slower than they should be.
@@ -185,16 +250,16 @@ func (a *API) degraded() string {
 
 // healthz answers GET /healthz: 200 as long as the process answers at all.
 func (a *API) healthz(c *gin.Context) {
-	n := a.newest()
-	a.encode(c, n, struct {
+	n := a.main.newest()
+	a.encode(c, a.main, n, struct {
 		Status     string `json:"status"`
 		Generation uint64 `json:"generation"`
 	}{"ok", n})
 }
 
 // newest is the number of the newest generation, 0 before the first.
-func (a *API) newest() uint64 {
-	g := a.deps.Generations.Acquire()
+func (v *view) newest() uint64 {
+	g := v.generations.Acquire()
 	if g == nil {
 		return 0
 	}
@@ -220,21 +285,36 @@ type peerAnswer struct {
 	} `json:"end_of_rib"`
 	Loaded  bool `json:"loaded"`
 	Awaited bool `json:"awaited"`
+	// What of the routes is stale, since when, and what is not chosen, by reason: left out where
+	// there is none.
+	Stale      *families      `json:"stale,omitempty"`
+	StaleSince *time.Time     `json:"stale_since,omitempty"`
+	Rejected   map[string]int `json:"rejected,omitempty"`
 }
 
 // peers answers GET /api/v1/peers. Peers are as they are now, the generation is the newest one:
 // what a peer announced a moment ago may not be in it yet.
 func (a *API) peers(c *gin.Context) {
+	v := a.asked(c)
+	if v == nil {
+		return
+	}
 	answer := struct {
 		Generation uint64       `json:"generation"`
 		Peers      []peerAnswer `json:"peers"`
-	}{a.newest(), []peerAnswer{}}
-	if a.deps.Peers != nil {
-		for _, p := range a.deps.Peers() {
-			answer.Peers = append(answer.Peers, peerOf(p))
-		}
+	}{v.newest(), []peerAnswer{}}
+	for _, p := range v.peerList() {
+		answer.Peers = append(answer.Peers, peerOf(p))
 	}
-	a.encode(c, answer.Generation, answer)
+	a.encode(c, v, answer.Generation, answer)
+}
+
+// peerList gives the peers of a table.
+func (v *view) peerList() []rib.PeerStatus {
+	if v.peers == nil {
+		return nil
+	}
+	return v.peers()
 }
 
 func peerOf(p rib.PeerStatus) peerAnswer {
@@ -251,6 +331,17 @@ func peerOf(p rib.PeerStatus) peerAnswer {
 	}
 	if !p.Since.IsZero() {
 		out.Since = &p.Since
+	}
+	if out.Stale = staleOf([]rib.PeerStatus{p}); out.Stale != nil {
+		out.StaleSince = &p.StaleSince
+	}
+	for reason, n := range p.Rejected {
+		if n > 0 {
+			if out.Rejected == nil {
+				out.Rejected = map[string]int{}
+			}
+			out.Rejected[rib.Reject(reason).String()] = n
+		}
 	}
 	return out
 }

@@ -22,15 +22,41 @@ var (
 var errTooMany = errors.New("too many")
 
 // walk calls each with the strings in {"ips":["...", ...]}, at most most of them, and gives the
-// first thing that is wrong with the body.
-func (w *words) walk(body []byte, most int, each func(text []byte) error) error {
+// first thing that is wrong with the body. Beside them the body may name a table, "" where it does
+// not.
+func (w *words) walk(body []byte, most int, each func(text []byte) error) (table string, err error) {
 	s := scanner{text: body}
 	if !s.take('{') {
-		return s.wanted(fmt.Sprintf(`object {%q:[%q]}`, w.array, w.example))
+		return "", s.wanted(fmt.Sprintf(`object {%q:[%q]}`, w.array, w.example))
 	}
-	if err := s.key(w.array); err != nil {
-		return err
+	asked, named := false, false
+	for more := true; more; more = s.take(',') {
+		field, err := s.key(w.array, tableParameter)
+		switch {
+		case err != nil:
+		case field == w.array && !asked:
+			asked, err = true, w.elements(&s, most, each)
+		case field == tableParameter && !named:
+			named = true
+			table, err = s.tableName()
+		default:
+			err = fmt.Errorf("JSON has a second field %q before byte %d: one is all it may have", field, s.at)
+		}
+		if err != nil {
+			return "", err
+		}
 	}
+	if err := s.close(); err != nil {
+		return "", err
+	}
+	if !asked {
+		return "", fmt.Errorf("JSON has no field %q", w.array)
+	}
+	return table, nil
+}
+
+// elements calls each with the strings of an array.
+func (w *words) elements(s *scanner, most int, each func(text []byte) error) error {
 	if !s.take('[') {
 		return s.wanted("array of " + w.many)
 	}
@@ -53,7 +79,16 @@ func (w *words) walk(body []byte, most int, each func(text []byte) error) error 
 	if !s.take(']') {
 		return s.wanted("comma or end of the array")
 	}
-	return s.close()
+	return nil
+}
+
+// tableName takes the name of a table, which is not empty.
+func (s *scanner) tableName() (string, error) {
+	text, err := s.str("name of a table as a string")
+	if err == nil && len(text) == 0 {
+		err = fmt.Errorf("field %q is empty: leave it out for the default table", tableParameter)
+	}
+	return string(text), err
 }
 
 // inJSON gives what a line of NDJSON asks for: {"ip":"..."} or "...".
@@ -68,7 +103,7 @@ func (w *words) inJSON(line []byte) ([]byte, error) {
 		return text, err
 	case '{':
 		s.at++
-		if err := s.key(w.field); err != nil {
+		if _, err := s.key(w.field); err != nil {
 			return nil, err
 		}
 		text, err := s.str(w.one + " as a string")

@@ -171,6 +171,18 @@ func (p *Peer) Apply(u Update) {
 	p.apply(&u, x)
 }
 
+// Expect says how many prefixes are about to be restored, so that its RIB makes room for them once. It does nothing where the
+// RIB has some.
+func (p *Peer) Expect(v4, v6 int) {
+	r := p.rib
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.dests.next == lpm.None+1 {
+		r.index = newIndex(v4, v6)
+		r.dirty = make([]lpm.Handle, 0, v4+v6)
+	}
+}
+
 // Restore is Apply with what a saved generation had of the peer: the routes are stale, and so is
 // the peer. Where it is up, or loaded, it knows better, and Restore changes nothing.
 func (p *Peer) Restore(u Update) {

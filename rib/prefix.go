@@ -65,8 +65,9 @@ type prefixKey6 struct {
 	bits   uint8
 }
 
-func newIndex() index {
-	return index{v4: map[uint64]lpm.Handle{}, v6: map[prefixKey6]lpm.Handle{}}
+// newIndex makes one with room for so many prefixes.
+func newIndex(v4, v6 int) index {
+	return index{v4: make(map[uint64]lpm.Handle, v4), v6: make(map[prefixKey6]lpm.Handle, v6)}
 }
 
 // find gives lpm.None for a prefix that is not there.

@@ -92,7 +92,7 @@ func New(o Options) *RIB {
 	r := &RIB{
 		localAS: o.LocalAS, igp: o.IGP, log: o.Log, maxPending: o.MaxPending,
 		wake:  make(chan struct{}, 1),
-		index: newIndex(), dests: newDestinations(), peers: map[string]*Peer{},
+		index: newIndex(0, 0), dests: newDestinations(), peers: map[string]*Peer{},
 	}
 	r.room = sync.NewCond(&r.mu)
 	return r

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -25,13 +26,21 @@ import (
 //	[rib.info]
 //	json = true
 //
-// A key that is no flag is an error, in the tables of other commands too.
+// What of serve is more than a flag can say is in sections (sections.go). A key that is neither is
+// an error, in the tables of other commands too.
 func (a *app) applyConfig(cmd *cobra.Command) error {
 	if a.configFile == "" {
 		return nil
 	}
+	text, err := os.ReadFile(a.configFile)
+	if err != nil {
+		return runError{fmt.Errorf("config: %w", err)}
+	}
 	var file map[string]any
-	if _, err := toml.DecodeFile(a.configFile, &file); err != nil {
+	if _, err := toml.Decode(string(text), &file); err != nil {
+		return runError{fmt.Errorf("config %s: %w", a.configFile, err)}
+	}
+	if a.sections, err = decodeSections(string(text)); err != nil {
 		return runError{fmt.Errorf("config %s: %w", a.configFile, err)}
 	}
 	c := config{file: a.configFile, running: cmd}
@@ -48,6 +57,9 @@ type config struct {
 func (c config) apply(cmd *cobra.Command, path string, table map[string]any) error {
 	for _, key := range sortedKeys(table) {
 		value := table[key]
+		if path == serveName+"." && isSection(key) {
+			continue // decodeSections has it
+		}
 		if sub, ok := value.(map[string]any); ok {
 			child := subcommand(cmd, key)
 			if child == nil {
@@ -85,7 +97,7 @@ func subcommand(cmd *cobra.Command, name string) *cobra.Command {
 
 // ownFlag gives the flag that a command declares itself and that a file can sensibly set.
 func ownFlag(cmd *cobra.Command, name string) *pflag.Flag {
-	if name == "help" || name == "config" {
+	if name == "help" || name == "config" || name == "check" {
 		return nil
 	}
 	if !cmd.HasParent() {
@@ -119,7 +131,7 @@ func setFlag(running *cobra.Command, flag *pflag.Flag, value any) error {
 	return nil
 }
 
-func sortedKeys(table map[string]any) []string {
+func sortedKeys[V any](table map[string]V) []string {
 	keys := make([]string, 0, len(table))
 	for k := range table {
 		keys = append(keys, k)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 )
@@ -47,5 +48,160 @@ func TestWrongConfigNamesTheKey(t *testing.T) {
 				t.Errorf("exit code %d, stdout %q, stderr %q, want %q", code, stdout, stderr, c.want)
 			}
 		})
+	}
+}
+
+// testConfig has one of everything that the file may say of serve.
+const testConfig = `
+[serve]
+listen = "127.0.0.1:0"
+asn = 64500
+router-id = "192.0.2.10"
+bgp-listen = ["127.0.0.1:0"]
+
+[[serve.peer]]
+name = "edge1"
+address = "192.0.2.1"
+asn = 64501
+import = "customers"
+table = "blue"
+max-prefix = 1000
+passive = true
+optional = false
+md5 = "with, a comma"
+hold-time = "30s"
+
+[[serve.peer]]
+prefix = "198.51.100.0/24"
+limit = 5
+asn = 64502
+
+[[serve.table]]
+name = "lists"
+
+[serve.prefix-lists]
+ours = ["192.0.2.0/24", "10.0.0.0/8 ge 9 le 24"]
+
+[serve.policy.customers]
+rpki = "reject-invalid"
+then = "reject"
+[[serve.policy.customers.terms]]
+action = "accept"
+prefix-lists = ["ours"]
+
+[serve.rpki]
+caches = ["127.0.0.1:3323"]
+
+[serve.bmp]
+listen = ["127.0.0.1:0"]
+[[serve.bmp.router]]
+name = "core"
+address = "203.0.113.1"
+table = "{router}:{rd}"
+import = "accept"
+stale-time = "5m"
+
+[serve.snapshot]
+file = "saved"
+interval = "1m"
+`
+
+func TestCheckSaysWhatWouldRun(t *testing.T) {
+	config := file(t, "ribwarp.toml", testConfig)
+	stdout, _ := mustCall(t, "", "serve", "--config", config, "--check")
+	for _, want := range []string{
+		"AS 64500, router ID 192.0.2.10, listens at 127.0.0.1:0",
+		"edge1: 192.0.2.1 AS 64501, table blue, imports customers",
+		"198.51.100.0/24: up to 5 of 198.51.100.0/24 AS 64502, table default, imports nothing",
+		"core: 203.0.113.1, table {router}:{rd}",
+		"cache 127.0.0.1:3323", "customers", "blue: route files none", "lists: route files none", "saved",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in:\n%s", want, stdout)
+		}
+	}
+	if strings.Contains(stdout, "comma") {
+		t.Errorf("a password is shown:\n%s", stdout)
+	}
+	mustCall(t, "", "version", "--config", config) // other commands take the same file
+	// A peer of the command line takes the place of all those of the file.
+	stdout, _ = mustCall(t, "", "serve", "--config", config, "--check", "--peer", "203.0.113.9,asn=64500")
+	if !strings.Contains(stdout, "203.0.113.9 AS 64500, table default, imports all") || strings.Contains(stdout, "edge1") {
+		t.Errorf("--peer beside a file:\n%s", stdout)
+	}
+}
+
+func TestPeersOfTheFileAreTextOrTables(t *testing.T) {
+	const general = "[serve]\nasn = 64500\nrouter-id = \"192.0.2.10\"\n"
+	for _, text := range []string{
+		`peer = "192.0.2.1,asn=64501,name=a,import=accept"`,
+		`peer = ["192.0.2.1,asn=64501,name=a,import=accept"]`,
+		`peer = [{address = "192.0.2.1", asn = 64501, name = "a", import = "accept"}, "192.0.2.2,asn=64501"]`,
+		"[[serve.peer]]\naddress = \"192.0.2.1\"\nasn = 64501\nname = \"a\"\nimport = \"accept\"",
+	} {
+		stdout, _ := mustCall(t, "", "serve", "--check", "--config", file(t, "ribwarp.toml", general+text+"\n"))
+		if !strings.Contains(stdout, "a: 192.0.2.1 AS 64501, table default, imports accept\n") {
+			t.Errorf("%s:\n%s", text, stdout)
+		}
+	}
+}
+
+func TestWrongSectionsNameFileAndKey(t *testing.T) {
+	edge := "[[serve.peer]]\naddress = \"192.0.2.1\"\nasn = 64501\n"
+	for _, c := range []struct{ name, text, want string }{
+		{"unknown key of a peer", edge + "speed = 3\n", `serve.peer, number 1: peer "192.0.2.1,asn=64501,speed=3": "speed" is unknown`},
+		{"peer without address", "[[serve.peer]]\nasn = 64501\n", "address or prefix"},
+		{"peer with a length", "[[serve.peer]]\naddress = \"192.0.2.0/24\"\nasn = 64501\n", "an address has no length"},
+		{"prefix without limit", "[[serve.peer]]\nprefix = \"192.0.2.0/24\"\nasn = 64501\n", "limit is missing"},
+		{"number for a peer", "[serve]\npeer = [7]\n", "serve.peer, number 1"},
+		{"list in a peer", edge + "import = [\"a\"]\n", "import is [a]"},
+		{"comma in a peer", edge + "name = \"a,b\"\n", "comma"},
+		{"password without text", edge + "md5 = \"\"\n", "md5 is empty"},
+		{"second password", edge + "md5 = \"a\"\nmd5-file = \"" + os.DevNull + "\"\n", "md5"},
+		{"unknown policy", edge + "import = \"nobody\"\n", `"nobody"`},
+		{"peer twice", edge + edge, "twice"},
+		{"unknown key of a table", "[[serve.table]]\nname = \"a\"\nfile = \"b\"\n", `"serve.table.file"`},
+		{"table without name", "[[serve.table]]\nrib = [\"a\"]\n", "serve.table"},
+		{"table twice", "[[serve.table]]\nname = \"a\"\n[[serve.table]]\nname = \"a\"\n", "twice"},
+		{"table that is no array", "[serve.table]\nname = \"a\"\n", "serve.table"},
+		{"route file that is not there", "[[serve.table]]\nname = \"a\"\nrib = [\"/none/list.txt\"]\n", "/none/list.txt"},
+		{"unknown key of a policy", "[serve.policy.p]\nthen = \"accept\"\nelse = \"reject\"\n", `"serve.policy.p.else"`},
+		{"policy without end", "[serve.policy.p]\nrpki = \"reject-invalid\"\n", `policy "p"`},
+		{"RPKI without source", "[serve.policy.p]\nrpki = \"reject-invalid\"\nthen = \"accept\"\n", "configure a cache"},
+		{"unknown prefix list", "[serve.policy.p]\nthen = \"accept\"\n[[serve.policy.p.terms]]\naction = \"accept\"\nprefix-lists = [\"none\"]\n", "none"},
+		{"prefix list", "[serve.prefix-lists]\nl = [\"10.0.0.1/8\"]\n", `prefix list "l"`},
+		{"unknown key of RPKI", "[serve.rpki]\ncache = [\"a:1\"]\n", `"serve.rpki.cache"`},
+		{"cache without port", "[serve.rpki]\ncaches = [\"127.0.0.1\"]\n", "HOST:PORT"},
+		{"unknown key of BMP", "[serve.bmp]\nport = 1\n", `"serve.bmp.port"`},
+		{"unknown key of a router", "[[serve.bmp.router]]\naddress = \"192.0.2.1\"\nasn = 1\n", `"serve.bmp.router.asn"`},
+		{"router without listener", "[[serve.bmp.router]]\naddress = \"192.0.2.1\"\n", "192.0.2.1"},
+		{"address of a router", "[[serve.bmp.router]]\naddress = \"192.0.2\"\n", "serve.bmp.router"},
+		{"time without unit", "[[serve.bmp.router]]\naddress = \"192.0.2.1\"\nstale-time = 60\n", "60 is no time"},
+		{"snapshot without file", "[serve.snapshot]\ninterval = \"1m\"\n", "file is missing"},
+		{"unknown key of the snapshot", "[serve.snapshot]\npath = \"a\"\n", `"serve.snapshot.path"`},
+		{"too many tables", "[[serve.table]]\nname = \"a\"\n[serve]\nmax-tables = 1\n", "max-tables"},
+		{"check", "[serve]\ncheck = true\n", `"serve.check"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			text := c.text
+			if !strings.Contains(text, "[serve]") {
+				text = "[serve]\nasn = 64500\nrouter-id = \"192.0.2.10\"\n" + text
+			}
+			config := file(t, "ribwarp.toml", text)
+			code, stdout, stderr := call(t, "", "serve", "--check", "--config", config)
+			if code != exitFailed || stdout != "" || !strings.Contains(stderr, c.want) {
+				t.Errorf("exit code %d, stdout %q, stderr %q, want %q", code, stdout, stderr, c.want)
+			}
+			if !strings.Contains(stderr, config) {
+				t.Errorf("the file is not named: %q", stderr)
+			}
+		})
+	}
+}
+
+func TestPasswordsAreNotInErrors(t *testing.T) {
+	config := file(t, "ribwarp.toml", "[serve]\nasn = 64500\nrouter-id = \"192.0.2.10\"\n[[serve.peer]]\naddress = \"192.0.2.1\"\nasn = 64501\nmd5 = \"secret, and more\"\nspeed = 1\n")
+	if code, _, stderr := call(t, "", "serve", "--check", "--config", config); code != exitFailed || strings.Contains(stderr, "secret") || strings.Contains(stderr, "and more") {
+		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }

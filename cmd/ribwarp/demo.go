@@ -63,22 +63,24 @@ func (a *app) demo(ctx context.Context, o *demoOptions) error {
 	out := &demoOutput{w: a.stdout}
 	table := fixtures.Generate(o.seed, o.prefixes-o.prefixes/5, o.prefixes/5)
 	o.bgpListen, o.asn, o.routerID = []string{"127.0.0.1:0"}, demoAS, "192.0.2.10"
-	o.peers = []string{fmt.Sprintf("127.0.0.1,asn=%d,passive", fixtures.PeerAS)}
-	o.holdTime, o.readyTimeout = 90*time.Second, demoWait
+	// Generated tables have prefixes that nobody may announce, which import=accept leaves out.
+	o.peers = []string{fmt.Sprintf("127.0.0.1,asn=%d,import=accept-all,passive", fixtures.PeerAS)}
+	o.holdTime, o.readyTimeout, o.maxTables = 90*time.Second, demoWait, 1
 	s, err := a.startService(ctx, &o.serveOptions)
 	if err != nil {
 		return err
 	}
 	defer s.stop()
 	s.learn()
-	out.printf("ribwarp (AS %d) serves %s and waits for BGP on %s\n", demoAS, s.url(), s.sessions.Addrs()[0])
+	bgpAddr := s.sessions.Load().Addrs()[0]
+	out.printf("ribwarp (AS %d) serves %s and waits for BGP on %s\n", demoAS, s.url(), bgpAddr)
 
 	router, err := startSpeaker(ctx, table, a.log)
 	if err != nil {
 		return err
 	}
 	defer router.stop()
-	if err := router.connect(ctx, s.sessions.Addrs()[0], demoAS); err != nil {
+	if err := router.connect(ctx, bgpAddr, demoAS); err != nil {
 		return err
 	}
 	out.printf("a GoBGP router (AS %d) with %d generated prefixes connects ...\n", fixtures.PeerAS, len(table.Routes))
@@ -122,12 +124,13 @@ func (s *service) showSession(ctx context.Context, out *demoOutput, prefixes int
 	start := time.Now()
 	up := false
 	for tick := time.NewTicker(demoTick); ; {
-		peers := s.rib.Peers()
+		table := s.tables.All()[0]
+		peers := table.RIB.Peers()
 		if !up && len(peers) > 0 && peers[0].State == "established" {
 			up = true
 			out.printf("session with %s (AS %d) established after %.2f s\n", peers[0].Addr, peers[0].AS, time.Since(start).Seconds())
 		}
-		if ok, _ := s.publisher.Ready(); ok && up {
+		if ok, _ := table.Publisher.Ready(); ok && up {
 			body, err := s.get(ctx, "/api/v1/status")
 			if err != nil {
 				return err

@@ -44,10 +44,14 @@ type app struct {
 	logLevel       string
 	logFormat      string
 	log            *slog.Logger
+	sections       *sections // of the configuration file; nil without one
+	// serve is what the command serve does: runServe, but where the command line is read again.
+	serve func(context.Context, *serveOptions) error
 }
 
 func runContext(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := &app{args: args, stdin: &interruptible{ctx: ctx, from: stdin}, stdout: stdout, stderr: stderr, log: slog.New(slog.DiscardHandler)}
+	a.serve = a.runServe
 	root := a.command()
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -86,7 +90,8 @@ Exit codes: 0 done, 1 failed, 2 called wrongly.`,
 		Example: `  ribwarp demo
   ribwarp lookup --rib table.mrt.gz 192.0.2.1 2001:db8::1
   ribwarp batch --rib table.mrt.gz --in addresses.txt --out routes.csv
-  ribwarp serve --listen 127.0.0.1:8080 --asn 64500 --router-id 192.0.2.10 --peer 192.0.2.1,asn=64501`,
+  ribwarp serve --listen 127.0.0.1:8080 --asn 64500 --router-id 192.0.2.10 \
+      --peer 192.0.2.1,asn=64501,import=accept`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {

@@ -1,17 +1,18 @@
 package main
 
 import (
+	"context"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/ribwarp/ribwarp/rib/bgp"
+	"github.com/ribwarp/ribwarp/rib/rpki"
 )
 
-// serveOptions are the flags of serve; the demo fills them itself.
+// serveOptions are the flags of serve, and what the configuration file says beside them; the demo
+// fills them itself.
 type serveOptions struct {
 	tableOptions
 	listen       string
@@ -21,6 +22,10 @@ type serveOptions struct {
 	peers        []string
 	holdTime     time.Duration
 	readyTimeout time.Duration
+	maxTables    int
+	check        bool
+	configFile   string
+	sections     *sections // nil without a file
 }
 
 func (o *serveOptions) flags(fs *pflag.FlagSet) {
@@ -29,68 +34,95 @@ func (o *serveOptions) flags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.bgpListen, "bgp-listen", nil, "accept BGP sessions of the peers on this `ADDRESS:PORT`, such as 0.0.0.0:179; repeat for more (default: accept none)")
 	fs.Uint32Var(&o.asn, "asn", 0, "own AS `NUMBER`, needed for peers")
 	fs.StringVar(&o.routerID, "router-id", "", "own BGP identifier, an `IPv4` address, needed for peers")
-	fs.StringArrayVar(&o.peers, "peer", nil, "learn routes from this `ADDRESS,asn=N[,port=N][,passive]`; repeat for more")
+	fs.StringArrayVar(&o.peers, "peer", nil, "learn routes from this `ADDRESS,asn=N[,import=POLICY][,KEY=VALUE...]`; an external peer needs import=accept or a policy of the configuration file; repeat for more")
 	fs.DurationVar(&o.holdTime, "hold-time", 90*time.Second, "BGP hold time to propose")
 	fs.DurationVar(&o.readyTimeout, "ready-timeout", 5*time.Minute, "be ready after this time though peers or files are still loading; 0 waits for ever")
+	fs.IntVar(&o.maxTables, "max-tables", defaultMaxTables, "the most tables, those of VRFs seen over BMP among them")
 }
+
+const defaultMaxTables = 64
 
 func (a *app) serveCommand() *cobra.Command {
 	var o serveOptions
 	cmd := &cobra.Command{
-		Use:   "serve",
+		Use:   serveName,
 		Short: "Learn routes and answer lookups over HTTP until interrupted",
-		Long: `serve learns routes from BGP peers (it never announces any) and route files, and answers
-lookups over HTTP. It prints its URL once it listens. /healthz is 200 from then on, /readyz
-once all peers and files have finished their first load.
+		Long: `serve learns routes from BGP peers (it never announces any), BMP routers and route files,
+and answers lookups over HTTP. It prints its URL once it listens. /healthz is 200 from then
+on, /readyz once all peers and files have finished their first load.
+
+SIGHUP has it read its configuration file again: sessions that are as before stay up.
+--check only says what would run, or what is wrong with the configuration.
 
 With --strict a route file with anything wrong in it ends the service at its start.`,
 		Example: `  ribwarp serve --listen 127.0.0.1:8080 --rib table.mrt.gz
   ribwarp serve --asn 64500 --router-id 192.0.2.10 --bgp-listen 0.0.0.0:179 \
-      --peer 192.0.2.1,asn=64501 --peer 192.0.2.2,asn=64502,passive
+      --peer 192.0.2.1,asn=64501,import=accept --peer 192.0.2.2,asn=64502,import=accept,passive
+  ribwarp serve --config ribwarp.toml --check
   ribwarp serve --config ribwarp.toml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.startService(cmd.Context(), &o)
-			if err != nil {
-				return err
-			}
-			if _, err := fmt.Fprintf(a.stdout, "ribwarp serves %s\n", s.url()); err != nil {
-				s.stop()
-				return fmt.Errorf("write: %w", err)
-			}
-			s.learn()
-			return s.wait()
+			o.configFile, o.sections = a.configFile, a.sections
+			return a.serve(cmd.Context(), &o)
 		},
 	}
 	o.flags(cmd.Flags())
+	cmd.Flags().BoolVar(&o.check, "check", false, "check the configuration, print what would run, and end")
 	return cmd
 }
 
-// bgpConfig checks what sessions need and gives their configuration. ok is false where there is
-// no peer.
-func (o *serveOptions) bgpConfig() (c bgp.Config, ok bool, err error) {
-	if len(o.peers) == 0 {
-		if len(o.bgpListen) > 0 {
-			return c, false, usagef("--bgp-listen accepts only the peers named with --peer: name at least one")
-		}
-		return c, false, nil
+// runServe is what serve does.
+func (a *app) runServe(ctx context.Context, o *serveOptions) error {
+	if o.check {
+		return a.check(o)
 	}
-	c = bgp.Config{ASN: o.asn, Listen: o.bgpListen, HoldTime: o.holdTime}
-	if c.RouterID, err = netip.ParseAddr(o.routerID); err != nil || !c.RouterID.Is4() {
-		return c, false, usagef("--router-id %q: peers need an IPv4 address that identifies this router", o.routerID)
+	s, err := a.startService(ctx, o)
+	if err != nil {
+		return err
 	}
-	if o.asn == 0 {
-		return c, false, usagef("--asn: peers need to know the AS number of this router")
+	if _, err := fmt.Fprintf(a.stdout, "ribwarp serves %s\n", s.url()); err != nil {
+		s.stop()
+		return fmt.Errorf("write: %w", err)
 	}
-	for _, text := range o.peers {
-		p, err := bgp.ParsePeer(text)
-		if err != nil {
-			return c, false, usagef("--peer: %w", err)
-		}
-		if p.Passive && len(o.bgpListen) == 0 {
-			return c, false, usagef("--peer %q waits for the peer to connect: say where with --bgp-listen", text)
-		}
-		c.Peers = append(c.Peers, p)
+	s.learn()
+	s.reloadOnHangup(a.reread)
+	notifySystemd("READY=1")
+	return s.wait()
+}
+
+// inConfig names the configuration file in an error, where there is one.
+func (o *serveOptions) inConfig(err error) error {
+	if o.sections == nil {
+		return err
 	}
-	return c, true, nil
+	return fmt.Errorf("config %s: [serve]: %w", o.configFile, err)
+}
+
+// check says what would run.
+func (a *app) check(o *serveOptions) error {
+	p, err := o.plan(rpki.NewStore())
+	if err != nil {
+		return err
+	}
+	if _, err := o.options(); err != nil {
+		return err
+	}
+	if err := p.checkFiles(); err != nil {
+		return o.inConfig(err)
+	}
+	return p.print(a.stdout)
+}
+
+// reread reads the command line and the configuration file once more.
+func (a *app) reread(ctx context.Context) (o *serveOptions, err error) {
+	b := &app{args: a.args, stdin: a.stdin, stdout: a.stdout, stderr: a.stderr, log: a.log}
+	b.serve = func(_ context.Context, got *serveOptions) error {
+		o = got
+		return nil
+	}
+	root := b.command()
+	root.SetArgs(a.args)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	return o, root.ExecuteContext(ctx)
 }

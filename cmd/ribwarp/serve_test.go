@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -15,12 +16,37 @@ import (
 // serve starts the service in this process and gives its URL and a way to stop it.
 func serve(t *testing.T, args ...string) (url string, stop func() (code int)) {
 	t.Helper()
+	url, _, stop = serveLogged(t, args...)
+	return url, stop
+}
+
+// A logBuffer is what a service has logged so far.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// serveLogged is serve with what the service logs.
+func serveLogged(t *testing.T, args ...string) (url string, stderr *logBuffer, stop func() (code int)) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	out, w := io.Pipe()
 	ended := make(chan int, 1)
-	var stderr bytes.Buffer
+	stderr = new(logBuffer)
 	go func() {
-		ended <- runContext(ctx, append([]string{"serve"}, args...), strings.NewReader(""), w, &stderr)
+		ended <- runContext(ctx, append([]string{"serve"}, args...), strings.NewReader(""), w, stderr)
 		_ = w.Close()
 	}()
 	line, err := bufio.NewReader(out).ReadString('\n')
@@ -30,7 +56,7 @@ func serve(t *testing.T, args ...string) (url string, stop func() (code int)) {
 		<-ended
 		t.Fatalf("first line %q, %v; stderr %s", line, err, stderr.String())
 	}
-	return url, func() int {
+	return url, stderr, func() int {
 		cancel()
 		return <-ended
 	}
@@ -87,7 +113,7 @@ func TestServeAnswersFromRouteFiles(t *testing.T) {
 
 func TestServeIsNotReadyBeforeItsPeersAre(t *testing.T) {
 	url, stop := serve(t, "--listen", "127.0.0.1:0", "--rib", file(t, "list.txt", testList), "--bgp-listen", "127.0.0.1:0",
-		"--asn", "64500", "--router-id", "192.0.2.10", "--peer", "127.0.0.1,asn=64501,passive")
+		"--asn", "64500", "--router-id", "192.0.2.10", "--peer", "127.0.0.1,asn=64501,import=accept,passive")
 	if status, body := get(t, url+"/readyz"); status != http.StatusServiceUnavailable {
 		t.Errorf("readyz: %d %s", status, body)
 	}
@@ -98,7 +124,7 @@ func TestServeIsNotReadyBeforeItsPeersAre(t *testing.T) {
 
 func TestServeIsReadyAfterTheReadyTimeout(t *testing.T) {
 	url, stop := serve(t, "--listen", "127.0.0.1:0", "--rib", file(t, "list.txt", testList), "--bgp-listen", "127.0.0.1:0", "--ready-timeout", "50ms",
-		"--asn", "64500", "--router-id", "192.0.2.10", "--peer", "127.0.0.1,asn=64501,passive")
+		"--asn", "64500", "--router-id", "192.0.2.10", "--peer", "127.0.0.1,asn=64501,import=accept,passive")
 	await(t, url+"/readyz")
 	if code := stop(); code != exitOK {
 		t.Errorf("exit code %d", code)
@@ -112,7 +138,7 @@ func TestPortInUse(t *testing.T) {
 	}
 	defer func() { _ = l.Close() }()
 	taken := l.Addr().String()
-	peers := []string{"--asn", "64500", "--router-id", "192.0.2.10", "--peer", "127.0.0.1,asn=64501,passive"}
+	peers := []string{"--asn", "64500", "--router-id", "192.0.2.10", "--peer", "127.0.0.1,asn=64501,import=accept,passive"}
 	for name, args := range map[string][]string{
 		"http": {"--listen", taken},
 		"bgp":  append([]string{"--listen", "127.0.0.1:0", "--bgp-listen", taken}, peers...),

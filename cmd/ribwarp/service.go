@@ -7,8 +7,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
+	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -18,116 +19,225 @@ import (
 	"github.com/ribwarp/ribwarp/lpm"
 	"github.com/ribwarp/ribwarp/rib"
 	"github.com/ribwarp/ribwarp/rib/bgp"
-	"github.com/ribwarp/ribwarp/rib/input"
+	"github.com/ribwarp/ribwarp/rib/bmp"
+	"github.com/ribwarp/ribwarp/rib/rpki"
+	"github.com/ribwarp/ribwarp/rib/snapshot"
 )
 
 // shutdownTime is how long requests under way may take once the service ends.
 const shutdownTime = 5 * time.Second
 
-// A service is everything that runs in serve. It listens from startService on, learns routes
+// A service is everything that runs in serve. It listens from startService on, reads route files
 // from learn on and ends in wait.
 type service struct {
-	app       *app
-	engine    lpm.Engine
-	rib       *rib.RIB
-	publisher *rib.Publisher
-	sources   []*input.Source
-	sessions  *bgp.Server // nil without peers
-	listener  net.Listener
-	server    *http.Server
-	ctx       context.Context // of everything that runs
-	cancel    context.CancelFunc
-	running   sync.WaitGroup
-	failed    chan error // from parts that cannot go on
+	app      *app
+	engine   lpm.Engine
+	tables   *rib.Tables
+	vrps     *rpki.Store
+	saver    *snapshot.Saver // nil where nothing is saved
+	listener net.Listener
+	server   *http.Server
+	ctx      context.Context // of everything that runs
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+	failed   chan error // from parts that cannot go on
+
+	// What a reload may change: under reloading, but for those who only look.
+	reloading sync.Mutex
+	ending    bool // there are no more reloads
+	plan      atomic.Pointer[plan]
+	sessions  atomic.Pointer[bgp.Server]  // nil without peers
+	station   atomic.Pointer[bmp.Station] // nil without BMP
+	files     files
+	validator task // keeps the VRPs
+	reloads   reloads
 }
 
-// startService checks the options, opens the route files and listens. The caller must wait for
-// the service if there is no error. The service ends with ctx.
+// startService checks the options, opens the route files, restores what was saved and listens.
+// The caller must wait for the service if there is no error. The service ends with ctx.
 func (a *app) startService(ctx context.Context, o *serveOptions) (_ *service, err error) {
-	sessions, peers, err := o.bgpConfig()
+	s := &service{app: a, vrps: rpki.NewStore(), failed: make(chan error, 2)} // http, load
+	p, err := o.plan(s.vrps)
 	if err != nil {
 		return nil, err
 	}
-	if o.readyTimeout < 0 {
-		return nil, usagef("--ready-timeout %v: it is positive, or 0 to wait for ever", o.readyTimeout)
-	}
-	engine, err := o.new(ctx, a)
-	if err != nil {
+	if s.engine, err = o.new(ctx, a); err != nil {
 		return nil, err
 	}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	s.tables = rib.NewTables(rib.TablesOptions{
+		Engine: s.engine, RIB: rib.Options{LocalAS: o.asn, Log: a.log}, Max: o.maxTables,
+		Publisher: rib.PublisherOptions{Source: p.sources(), ReadyTimeout: o.readyTimeout, Log: a.log},
+	})
 	defer func() {
 		if err != nil {
-			_ = engine.Close()
+			s.end()
 		}
 	}()
-	s := &service{app: a, engine: engine, failed: make(chan error, 3)} // http, publish, load
-	s.ctx, s.cancel = context.WithCancel(ctx)
-	s.rib = rib.New(rib.Options{LocalAS: o.asn, Log: a.log})
-	source := append([]string(nil), o.ribs...)
-	if peers {
-		source = append(source, "bgp")
-		sessions.Log = a.log
-		if s.sessions, err = bgp.New(sessions, s.rib); err != nil {
-			s.cancel()
-			return nil, usageError{err}
-		}
-	}
-	if len(source) == 0 {
+	if p.sources() == "" && len(p.files) == 0 {
 		a.log.Warn("no source of routes: nothing will match; use --peer or --rib")
 	}
-	defer func() {
-		if err != nil {
-			s.cancel()
-			s.closeSources()
-			if s.sessions != nil {
-				s.sessions.Stop()
-			}
-		}
-	}()
-	for _, path := range o.ribs {
-		src, err := input.Open(s.rib, path, input.Options{Strict: o.strict, Awaited: true, Log: a.log, Stdin: a.stdin})
-		if err != nil {
-			return nil, err
-		}
-		s.sources = append(s.sources, src)
+	s.plan.Store(p)
+	if err := s.prepare(p); err != nil {
+		return nil, err
 	}
-	s.publisher = rib.NewPublisher(s.rib, engine, rib.PublisherOptions{
-		Source: strings.Join(source, ","), ReadyTimeout: o.readyTimeout, Log: a.log,
-	})
-	registry := prometheus.NewRegistry()
-	if s.sessions != nil {
-		registry.MustRegister(sessionMetrics{s.sessions})
-	}
-	degraded := func() string { return "" }
-	if f, ok := engine.(*lpm.Failover); ok {
-		degraded = func() string { return f.Status().Degraded }
-		registry.MustRegister(engineMetrics{f})
-	}
-	handler := api.New(api.Deps{
-		Generations:    s.publisher.Generations(),
-		Peers:          s.rib.Peers,
-		Ready:          s.publisher.Ready,
-		Paths:          s.rib.Paths,
-		PublisherStats: s.publisher.Stats,
-		EngineName:     engine.Name(),
-		Degraded:       degraded,
-		Build:          buildVersion(),
-		Metrics:        registry,
-		Log:            a.log,
-	}).Handler()
+	handler := s.handler()
 	s.server = api.NewServer(o.listen, handler, api.Limits{})
 	s.server.ErrorLog = slog.NewLogLogger(a.log.Handler(), slog.LevelWarn)
 	if s.listener, err = listen(ctx, "--listen", o.listen); err != nil {
 		return nil, err
 	}
-	if s.sessions != nil {
-		if err := s.sessions.Start(); err != nil {
-			_ = s.listener.Close()
-			return nil, fmt.Errorf("--bgp-listen: %w", err)
+	s.run("http", func() error { return s.server.Serve(s.listener) })
+	s.restore() // before the publishers run, or they would publish parts of it
+	s.tables.Start()
+	if err := s.startSessions(); err != nil {
+		_ = s.server.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// prepare makes all sources of routes, so that readiness waits for them; none is started.
+func (s *service) prepare(p *plan) error {
+	for _, name := range p.tableNames() {
+		if _, err := s.tables.Open(name); err != nil {
+			return err
 		}
 	}
-	s.run("http", func() error { return s.server.Serve(s.listener) })
-	return s, nil
+	if p.sessions {
+		c := p.bgp
+		c.Log = s.app.log
+		server, err := bgp.New(c, s.table, p.peerPolicy)
+		if err != nil {
+			return err
+		}
+		s.sessions.Store(server)
+	}
+	if p.station {
+		c := p.bmp
+		c.Log = s.app.log
+		station, err := bmp.New(c, s.table, p.routerPolicy)
+		if err != nil {
+			return err
+		}
+		s.station.Store(station)
+	}
+	if p.snapshot.File != "" {
+		s.saver = snapshot.NewSaver(snapshot.SaverOptions{
+			Path: p.snapshot.File, Sources: s.sources, Interval: p.snapshot.Interval.Duration,
+			StaleTime: p.snapshot.StaleTime.Duration, MaxAge: p.snapshot.MaxAge.Duration, Log: s.app.log,
+		})
+	}
+	s.files.app, s.files.tables = s.app, s.tables
+	opened, err := s.files.open(p, true)
+	if err != nil {
+		return err
+	}
+	opened.commit()
+	return nil
+}
+
+// table is a bgp.TableFunc and a bmp.TableFunc.
+func (s *service) table(name string) (*rib.RIB, error) {
+	t, err := s.tables.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return t.RIB, nil
+}
+
+// sources are what is saved.
+func (s *service) sources() (all []snapshot.Source) {
+	for _, t := range s.tables.All() {
+		all = append(all, snapshot.Source{Table: t.Name, Publisher: t.Publisher})
+	}
+	return all
+}
+
+// restore has the tables answer what they did before the last end.
+func (s *service) restore() {
+	if s.saver == nil {
+		return
+	}
+	// Little of what a start makes is garbage, and looking for it took a quarter of the time.
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	_, err := s.saver.Restore(s.ctx, func(table string, p snapshot.Peer) *rib.Peer {
+		if p.Kind == rib.KindBMP {
+			if station := s.station.Load(); station != nil {
+				// One that is not configured any more is unknown: its routes are dropped, and counted.
+				peer, err := station.Adopt(table, rib.PeerConfig{Name: p.Name, Kind: p.Kind, Addr: p.Addr, AS: p.AS, RouterID: p.RouterID})
+				if err == nil {
+					return peer
+				}
+			}
+		}
+		if t, ok := s.tables.Get(table); ok {
+			if peer, ok := t.Peer(p.Name); ok {
+				return peer
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.app.log.Error("saved generation not used: the service learns all routes anew", "error", err)
+	}
+	s.run("save", func() error {
+		s.saver.Run(s.ctx)
+		return nil
+	})
+}
+
+// startSessions sets going what talks to routers and caches.
+func (s *service) startSessions() error {
+	s.vrps.OnChange(s.reconsider)
+	s.validate(s.plan.Load().rpki)
+	if server := s.sessions.Load(); server != nil {
+		if err := server.Start(); err != nil {
+			return fmt.Errorf("--bgp-listen: %w", err)
+		}
+	}
+	if station := s.station.Load(); station != nil {
+		if err := station.Start(); err != nil {
+			return fmt.Errorf("[serve.bmp]: %w", err)
+		}
+	}
+	return nil
+}
+
+// validate keeps the VRPs as the configuration says.
+func (s *service) validate(c rpki.Config) {
+	s.validator.restart(s.ctx, func(ctx context.Context) {
+		if err := s.vrps.Run(ctx, c, s.app.log); err != nil {
+			s.app.log.Error("VRPs are not kept", "error", err) // it was checked: cannot be
+		}
+	})
+}
+
+// reconsider has the routes judged anew whose policy asks the RPKI, which has changed.
+func (s *service) reconsider() {
+	p := s.plan.Load()
+	for _, t := range s.tables.All() {
+		for _, status := range t.RIB.Peers() {
+			if peer, ok := t.Peer(status.Name); ok && p.asksRPKI(status.Name) {
+				peer.Reconsider()
+			}
+		}
+	}
+}
+
+// handler makes the API.
+func (s *service) handler() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(serviceMetrics{s})
+	degraded := func() string { return "" }
+	if f, ok := s.engine.(*lpm.Failover); ok {
+		degraded = func() string { return f.Status().Degraded }
+		registry.MustRegister(engineMetrics{f})
+	}
+	return api.New(api.Deps{
+		Tables: s.tables, EngineName: s.engine.Name(), Degraded: degraded,
+		Build: buildVersion(), Metrics: registry, Log: s.app.log,
+	}).Handler()
 }
 
 // listen opens a TCP port. An error says which flag names it.
@@ -157,19 +267,9 @@ func (s *service) run(name string, part func() error) {
 // url gives the address to ask.
 func (s *service) url() string { return "http://" + s.listener.Addr().String() }
 
-// learn starts to publish, and to read the route files one after the other.
+// learn starts to read the route files one after the other.
 func (s *service) learn() {
-	s.run("publish", func() error { return s.publisher.Run(s.ctx) })
-	s.run("load", func() error {
-		for i, src := range s.sources {
-			if _, err := src.Load(s.ctx); err != nil {
-				s.sources = s.sources[i+1:]
-				return err
-			}
-		}
-		s.sources = nil
-		return nil
-	})
+	s.run("load", func() error { return s.files.load(s) })
 }
 
 // wait waits until the context of startService ends or a part fails, and then stops the service.
@@ -183,30 +283,65 @@ func (s *service) wait() error {
 	return err
 }
 
-// stop ends the service in good order: requests under way get some time, then sessions, loading
-// and publishing end.
+// stop ends the service in good order: requests under way get some time, then what is published is
+// saved, and sessions, loading and publishing end.
 func (s *service) stop() {
 	s.app.log.Info("shutting down")
+	notifySystemd("STOPPING=1")
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), shutdownTime)
 	defer cancel()
 	if err := s.server.Shutdown(ctx); err != nil {
 		s.app.log.Warn("requests cut off", "after", shutdownTime)
 		_ = s.server.Close()
 	}
+	if s.saver != nil {
+		_ = s.saver.SaveNow() // logged and counted
+	}
+	s.end()
+}
+
+// end ends what runs, and may be a part of a service that did not come to run.
+func (s *service) end() {
 	s.cancel()
-	if s.sessions != nil {
-		s.sessions.Stop()
+	s.reloading.Lock()
+	s.ending = true
+	s.reloading.Unlock()
+	s.validator.stop()
+	if server := s.sessions.Load(); server != nil {
+		server.Stop()
+	}
+	if station := s.station.Load(); station != nil {
+		station.Stop()
 	}
 	s.running.Wait()
-	s.closeSources()
-	s.publisher.Generations().Withdraw()
+	s.files.close()
+	s.tables.Close()
 	_ = s.engine.Close() // the tables are memory only
 }
 
-// closeSources closes the files that were not loaded.
-func (s *service) closeSources() {
-	for _, src := range s.sources {
-		_ = src.Close()
+// A task is something that runs one at a time. Not safe for concurrent use.
+type task struct {
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+// restart ends what runs, and then runs f until ctx ends or the next restart.
+func (t *task) restart(ctx context.Context, f func(context.Context)) {
+	t.stop()
+	ctx, t.cancel = context.WithCancel(ctx)
+	ended := make(chan struct{})
+	t.ended = ended
+	go func() {
+		defer close(ended)
+		f(ctx)
+	}()
+}
+
+// stop ends what runs and waits for it.
+func (t *task) stop() {
+	if t.cancel != nil {
+		t.cancel()
+		<-t.ended
+		t.cancel = nil
 	}
-	s.sources = nil
 }

@@ -59,7 +59,7 @@ func (a *app) openTable(ctx context.Context, o *tableOptions) (_ *table, err err
 			_ = engine.Close()
 		}
 	}()
-	t := &table{rib: rib.New(rib.Options{Log: a.log}), engine: engine}
+	t := &table{rib: rib.New(rib.Options{Log: a.log, MaxPending: -1}), engine: engine}
 	for _, path := range o.ribs {
 		report, err := a.loadRIB(ctx, t.rib, path, o.strict)
 		switch {

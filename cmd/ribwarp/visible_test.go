@@ -2,94 +2,30 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/netip"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/jwhited/corebgp"
-	"github.com/osrg/gobgp/v3/pkg/packet/bgp"
-
 	"github.com/ribwarp/ribwarp/fixtures"
 	"github.com/ribwarp/ribwarp/lpm"
+	"github.com/ribwarp/ribwarp/rib"
 )
-
-// router is the other end of a session: it hands over where to write UPDATEs.
-type router struct {
-	up chan corebgp.UpdateMessageWriter
-}
-
-func (r router) GetCapabilities(corebgp.PeerConfig) []corebgp.Capability {
-	return []corebgp.Capability{corebgp.NewMPExtensionsCapability(corebgp.AFI_IPV4, corebgp.SAFI_UNICAST)}
-}
-
-func (r router) OnOpenMessage(corebgp.PeerConfig, netip.Addr, []corebgp.Capability) *corebgp.Notification {
-	return nil
-}
-
-func (r router) OnEstablished(_ corebgp.PeerConfig, w corebgp.UpdateMessageWriter) corebgp.UpdateMessageHandler {
-	r.up <- w
-	return func(corebgp.PeerConfig, []byte) *corebgp.Notification { return nil }
-}
-
-func (r router) OnClose(corebgp.PeerConfig) {}
-
-// startRouter runs a router that waits for a session and gives its port.
-func startRouter(tb testing.TB, as, peerAS uint32) (port int, up <-chan corebgp.UpdateMessageWriter) {
-	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	s, err := corebgp.NewServer(netip.MustParseAddr("127.0.0.2"))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	r := router{up: make(chan corebgp.UpdateMessageWriter, 1)}
-	err = s.AddPeer(corebgp.PeerConfig{RemoteAddress: netip.MustParseAddr("127.0.0.1"), LocalAS: as, RemoteAS: peerAS}, r, corebgp.WithPassive())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	go func() { _ = s.Serve([]net.Listener{l}) }()
-	tb.Cleanup(s.Close)
-	return l.Addr().(*net.TCPAddr).Port, r.up
-}
-
-// change is the body of an UPDATE that announces or withdraws one IPv4 prefix.
-func change(tb testing.TB, p netip.Prefix, announce bool) []byte {
-	tb.Helper()
-	nlri := []*bgp.IPAddrPrefix{bgp.NewIPAddrPrefix(uint8(p.Bits()), p.Addr().String())}
-	m := bgp.NewBGPUpdateMessage(nlri, nil, nil)
-	if announce {
-		m = bgp.NewBGPUpdateMessage(nil, []bgp.PathAttributeInterface{
-			bgp.NewPathAttributeOrigin(0),
-			bgp.NewPathAttributeAsPath([]bgp.AsPathParamInterface{bgp.NewAs4PathParam(2, []uint32{64502})}),
-			bgp.NewPathAttributeNextHop("192.0.2.1"),
-		}, nlri)
-	}
-	body, err := m.Body.Serialize()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return body
-}
 
 // BenchmarkChangeToVisible sends b.N changes of single routes, 1,000 a second, over a BGP session
 // to a service that holds the full table, and reports how long each took from the write to the
 // session until lookups saw it. Run it with -benchtime=30000x for half a minute of changes.
 func BenchmarkChangeToVisible(b *testing.B) {
 	const perSecond = 1000
-	port, up := startRouter(b, 64502, 64501)
+	f := startFeeder(b, "127.77.1.1", 64502, false)
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &app{stdout: io.Discard, stderr: io.Discard, log: slog.New(slog.DiscardHandler)}
 	o := &serveOptions{
-		listen: "127.0.0.1:0", asn: 64501, routerID: "127.0.0.1", holdTime: 90 * time.Second,
-		peers: []string{fmt.Sprintf("127.0.0.1,asn=64502,port=%d", port)},
+		listen: "127.0.0.1:0", asn: 64501, routerID: "127.0.0.1", holdTime: 90 * time.Second, maxTables: 1,
+		peers: []string{f.peer("")},
 	}
 	o.engine, o.devices, o.flavor = engineCPU, "0", "pushed"
 	for _, f := range []string{"ris-2026-05-11-as3333-v4.txt.gz", "ris-2026-05-11-as3333-v6.txt.gz"} {
@@ -108,11 +44,9 @@ func BenchmarkChangeToVisible(b *testing.B) {
 			b.Error(err)
 		}
 	}()
-	w := <-up
-	if err := w.WriteUpdate(make([]byte, 4)); err != nil { // End-of-RIB
-		b.Fatal(err)
-	}
-	for ok := false; !ok; ok, _ = s.publisher.Ready() {
+	session := <-f.up
+	session.send(b, endsOfRIB())
+	for ok := false; !ok; ok, _ = s.tables.Ready() {
 		time.Sleep(10 * time.Millisecond)
 	}
 
@@ -122,10 +56,15 @@ func BenchmarkChangeToVisible(b *testing.B) {
 	for i := range prefixes {
 		prefixes[i] = netip.PrefixFrom(lpm.Netip4(240<<24|uint32(i)<<8), 24)
 	}
-	bodies := [2][][]byte{}
-	for round := range bodies {
+	attrs := rib.Attrs{NextHop: netip.MustParseAddr("192.0.2.1"), ASPath: rib.MakeASPath(rib.Segment{Type: rib.SegmentSequence, ASNs: []uint32{64502}})}
+	messages := [2][][]byte{}
+	for round := range messages {
 		for _, p := range prefixes {
-			bodies[round] = append(bodies[round], change(b, p, round == 0))
+			if round == 0 {
+				messages[round] = append(messages[round], announcement([]rib.NLRI{{Prefix: p}}, attrs))
+			} else {
+				messages[round] = append(messages[round], withdrawal(p))
+			}
 		}
 	}
 	announced := func(i int) bool { return i/len(prefixes)%2 == 0 }
@@ -139,14 +78,11 @@ func BenchmarkChangeToVisible(b *testing.B) {
 				time.Sleep(wait)
 			}
 			sent <- time.Now()
-			body := bodies[0]
+			round := 0
 			if !announced(i) {
-				body = bodies[1]
+				round = 1
 			}
-			if err := w.WriteUpdate(body[i%len(prefixes)]); err != nil {
-				b.Error(err)
-				break
-			}
+			session.send(b, messages[round][i%len(prefixes)])
 		}
 		close(sent)
 	}()
@@ -157,7 +93,7 @@ func BenchmarkChangeToVisible(b *testing.B) {
 		p := prefixes[i%len(prefixes)]
 		addr[0] = lpm.Addr4(p.Addr()) | 1
 		for {
-			g := s.publisher.Generations().Acquire()
+			g := s.generations().Acquire()
 			err := g.Table.Lookup4(h[:], addr[:])
 			there := g.Route(h[0]).Prefix == p
 			g.Release()

@@ -32,7 +32,8 @@ type Config struct {
 	ConnectRetry time.Duration
 	// ErrorDelay is how long a peer is left alone after a session that ended with an error
 	// (a NOTIFICATION other than Cease, either way); default 10 s. It doubles with every
-	// further one, up to 5 min, until a session has lasted 5 min.
+	// further one, up to 5 min, until a session has lasted 5 min. A connection from the peer's
+	// address without an OPEN is none.
 	ErrorDelay time.Duration
 	// OpenTimeout is how long a connected peer may take to send its OPEN; default 30 s.
 	OpenTimeout time.Duration

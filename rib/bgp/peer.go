@@ -318,7 +318,7 @@ func (b *backoff) next() time.Duration {
 func (b *backoff) after(c *conn, last bool) time.Duration {
 	p := b.peer
 	cfg := p.srv.config()
-	isError := c.end.Notification != nil && c.end.Notification.Code != codeCease
+	isError := c.end.Notification != nil && c.end.Notification.Code != codeCease && !c.saidNothing()
 	if !c.established.IsZero() {
 		lasted := time.Since(c.established)
 		if b.short++; lasted > cfg.ConnectRetry { // a peer that ends sessions at once is not pressed
@@ -348,6 +348,13 @@ func (b *backoff) after(c *conn, last bool) time.Duration {
 		p.lingers = time.Now().Add(wait)
 	}
 	return wait
+}
+
+// saidNothing tells whether a connection that has ended was made from the peer's address and brought
+// no OPEN. A probe is like that, and a flood: that must not keep the peer out.
+func (c *conn) saidNothing() bool {
+	n := c.end.Notification
+	return c.inbound && c.open == nil && n.Sent && n.Code != codeOpen
 }
 
 // failed reports that no session came up, to the log only where the reason is a new one.

@@ -19,6 +19,7 @@ import (
 
 // Codes of NOTIFICATIONs that are sent here (RFC 4271, 4.5; RFC 4486).
 const (
+	codeOpen  = 2
 	codeCease = 6
 
 	ceaseMaxPrefixes   = 1
@@ -304,7 +305,7 @@ func (c *conn) Update(body []byte) (objection *fsm.Notification) {
 	}
 	if err != nil {
 		c.because("damaged UPDATE: " + m.Damage.Reason)
-		return &fsm.Notification{Code: m.Damage.Code, Subcode: m.Damage.Subcode}
+		return &fsm.Notification{Code: m.Damage.Code, Subcode: m.Damage.Subcode, Data: m.Damage.Data}
 	}
 	for _, u := range m.Updates {
 		p.routes.rib.Apply(u)

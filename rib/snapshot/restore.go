@@ -64,6 +64,12 @@ func (s *Saved) Restore(find Find, maxAge time.Duration) Restored {
 		for j, p := range t.Peers {
 			peers[j].aim(p, find(t.Name, p), s.Created, maxAge)
 		}
+		for j := range peers {
+			if to := &peers[j]; to.peer != nil {
+				to.peer.Expect(t.V4, t.V6)
+				break
+			}
+		}
 		t.restore(peers)
 		for j := range peers {
 			p := RestoredPeer{Table: t.Name, Peer: t.Peers[j], to: peers[j].peer}

@@ -16,9 +16,12 @@ type segment struct {
 	asns string
 }
 
+var errType = errors.New("AS path has a segment of unknown type, or of a confederation that is not ours")
+
 // segments reads the segments of an AS path whose numbers have size bytes. The codec guesses
-// the size from the bytes; who knows it has to read them again.
-func segments(value []byte, size int) ([]segment, error) {
+// the size from the bytes; who knows it has to read them again. Types are taken up to last:
+// those of confederations are the highest.
+func segments(value []byte, size int, last byte) ([]segment, error) {
 	var path []segment
 	for len(value) > 0 {
 		if len(value) < 2 {
@@ -27,8 +30,8 @@ func segments(value []byte, size int) ([]segment, error) {
 		kind, n := value[0], int(value[1])
 		value = value[2:]
 		switch {
-		case kind < rib.SegmentSet || kind > rib.SegmentConfedSet:
-			return nil, errors.New("AS path has a segment of unknown type")
+		case kind < rib.SegmentSet || kind > last:
+			return nil, errType
 		case n == 0:
 			return nil, errors.New("AS path has an empty segment")
 		case len(value) < n*size:
@@ -55,9 +58,12 @@ func segments(value []byte, size int) ([]segment, error) {
 
 // checkASPath is segments without the result, for paths that are already in the form in which
 // they are kept.
-func checkASPath(value []byte) error {
+func checkASPath(value []byte, last byte) error {
 	for len(value) > 0 {
-		if len(value) < 2 || value[0] < rib.SegmentSet || value[0] > rib.SegmentConfedSet || value[1] == 0 || len(value) < 2+4*int(value[1]) {
+		if value[0] < rib.SegmentSet || value[0] > last {
+			return errType
+		}
+		if len(value) < 2 || value[1] == 0 || len(value) < 2+4*int(value[1]) {
 			return errors.New("AS path is not one of 4-byte AS numbers")
 		}
 		end := 2 + 4*int(value[1])

@@ -56,7 +56,7 @@ func TestASPathOfTwoByteSpeakers(t *testing.T) {
 
 func TestAS4PathMeansNothingAmongNewSpeakers(t *testing.T) {
 	m, err := Decode(update(nil, [][]byte{origin, asPath, nextHop, attr(transitive, 17, sequence(1, 2)...)}, net10), Options{})
-	if err != nil || m.Damage != nil || m.Updates[0].Attrs.ASPath != rib.ASPath(sequence(64500, 64501)) {
+	if err != nil || m.Verdict() != AttributeDiscard || m.Updates[0].Attrs.ASPath != rib.ASPath(sequence(64500, 64501)) {
 		t.Errorf("got %+v, %v", m, err)
 	}
 }

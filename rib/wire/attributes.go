@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -20,7 +21,8 @@ type Attributes struct {
 	HasOrigin, HasASPath, HasNextHop bool
 
 	// Ignored counts MP_REACH_NLRI and MP_UNREACH_NLRI of families that are not kept.
-	Ignored int
+	Ignored      int
+	ignoredReach bool // an MP_REACH_NLRI was among them
 	// Count is the number of attributes, those that are not kept among them.
 	Count int
 }
@@ -44,31 +46,44 @@ func (h *has) add(t byte) (first bool) {
 
 // A rule says how an attribute is treated.
 type rule struct {
-	kept     bool
-	damage   Verdict // what it costs where it cannot be decoded (RFC 7606, section 7)
-	internal bool    // of no meaning from another AS (RFC 7606, sections 7.5, 7.9 and 7.10)
-	twoByte  bool    // of no meaning among speakers of 4-byte AS numbers (RFC 6793, section 4.1)
+	known    bool
+	flags    bgp.BGPAttrFlag // which of "optional" and "transitive" it has to have
+	size     int             // its length; 0: not a fixed one
+	list     int             // the length of each of its elements, of which there is one at least; 0: no list
+	damage   Verdict         // what it costs where it cannot be decoded (RFC 7606, section 7)
+	internal bool            // of no meaning from another AS (RFC 7606, sections 7.5, 7.9 and 7.10)
+	twoByte  bool            // of no meaning among speakers of 4-byte AS numbers (RFC 6793, section 4.1)
 }
+
+const (
+	isOptional   = bgp.BGP_ATTR_FLAG_OPTIONAL
+	isTransitive = bgp.BGP_ATTR_FLAG_TRANSITIVE
+
+	// ruledFlags are those that an attribute's type prescribes (RFC 7606, section 3 c). The
+	// others say how it came here, and the low four bits nothing at all (RFC 4271, section 4.3).
+	ruledFlags = isOptional | isTransitive
+)
 
 // rules lists the attributes that are decoded. All others are passed over: nothing is kept of
 // them, so damage in them could only have them discarded.
 var rules = [256]rule{
-	bgp.BGP_ATTR_TYPE_ORIGIN:               {kept: true, damage: TreatAsWithdraw},
-	bgp.BGP_ATTR_TYPE_AS_PATH:              {kept: true, damage: TreatAsWithdraw},
-	bgp.BGP_ATTR_TYPE_NEXT_HOP:             {kept: true, damage: TreatAsWithdraw},
-	bgp.BGP_ATTR_TYPE_MULTI_EXIT_DISC:      {kept: true, damage: TreatAsWithdraw},
-	bgp.BGP_ATTR_TYPE_LOCAL_PREF:           {kept: true, damage: TreatAsWithdraw, internal: true},
-	bgp.BGP_ATTR_TYPE_AGGREGATOR:           {kept: true, damage: AttributeDiscard, twoByte: true},
-	bgp.BGP_ATTR_TYPE_COMMUNITIES:          {kept: true, damage: TreatAsWithdraw},
-	bgp.BGP_ATTR_TYPE_ORIGINATOR_ID:        {kept: true, damage: TreatAsWithdraw, internal: true},
-	bgp.BGP_ATTR_TYPE_CLUSTER_LIST:         {kept: true, damage: TreatAsWithdraw, internal: true},
-	bgp.BGP_ATTR_TYPE_MP_REACH_NLRI:        {kept: true, damage: SessionReset},
-	bgp.BGP_ATTR_TYPE_MP_UNREACH_NLRI:      {kept: true, damage: SessionReset},
-	bgp.BGP_ATTR_TYPE_EXTENDED_COMMUNITIES: {kept: true, damage: TreatAsWithdraw},
-	bgp.BGP_ATTR_TYPE_AS4_PATH:             {kept: true, damage: AttributeDiscard, twoByte: true},
-	bgp.BGP_ATTR_TYPE_AS4_AGGREGATOR:       {kept: true, damage: AttributeDiscard, twoByte: true},
-	bgp.BGP_ATTR_TYPE_LARGE_COMMUNITY:      {kept: true, damage: TreatAsWithdraw},
-	typeOTC:                                {kept: true, damage: TreatAsWithdraw},
+	bgp.BGP_ATTR_TYPE_ORIGIN:               {known: true, flags: isTransitive, size: 1, damage: TreatAsWithdraw},
+	bgp.BGP_ATTR_TYPE_AS_PATH:              {known: true, flags: isTransitive, damage: TreatAsWithdraw},
+	bgp.BGP_ATTR_TYPE_NEXT_HOP:             {known: true, flags: isTransitive, size: 4, damage: TreatAsWithdraw},
+	bgp.BGP_ATTR_TYPE_MULTI_EXIT_DISC:      {known: true, flags: isOptional, size: 4, damage: TreatAsWithdraw},
+	bgp.BGP_ATTR_TYPE_LOCAL_PREF:           {known: true, flags: isTransitive, size: 4, damage: TreatAsWithdraw, internal: true},
+	bgp.BGP_ATTR_TYPE_ATOMIC_AGGREGATE:     {known: true, flags: isTransitive, damage: AttributeDiscard},
+	bgp.BGP_ATTR_TYPE_AGGREGATOR:           {known: true, flags: isOptional | isTransitive, damage: AttributeDiscard},
+	bgp.BGP_ATTR_TYPE_COMMUNITIES:          {known: true, flags: isOptional | isTransitive, list: 4, damage: TreatAsWithdraw},
+	bgp.BGP_ATTR_TYPE_ORIGINATOR_ID:        {known: true, flags: isOptional, size: 4, damage: TreatAsWithdraw, internal: true},
+	bgp.BGP_ATTR_TYPE_CLUSTER_LIST:         {known: true, flags: isOptional, list: 4, damage: TreatAsWithdraw, internal: true},
+	bgp.BGP_ATTR_TYPE_MP_REACH_NLRI:        {known: true, flags: isOptional, damage: SessionReset},
+	bgp.BGP_ATTR_TYPE_MP_UNREACH_NLRI:      {known: true, flags: isOptional, damage: SessionReset},
+	bgp.BGP_ATTR_TYPE_EXTENDED_COMMUNITIES: {known: true, flags: isOptional | isTransitive, list: 8, damage: TreatAsWithdraw},
+	bgp.BGP_ATTR_TYPE_AS4_PATH:             {known: true, flags: isOptional | isTransitive, damage: AttributeDiscard, twoByte: true},
+	bgp.BGP_ATTR_TYPE_AS4_AGGREGATOR:       {known: true, flags: isOptional | isTransitive, size: 8, damage: AttributeDiscard, twoByte: true},
+	bgp.BGP_ATTR_TYPE_LARGE_COMMUNITY:      {known: true, flags: isOptional | isTransitive, list: 12, damage: TreatAsWithdraw},
+	typeOTC:                                {known: true, flags: isOptional | isTransitive, size: 4, damage: TreatAsWithdraw},
 }
 
 // typeOTC is Only to Customer (RFC 9234, 5), which the codec passes on as it came.
@@ -102,11 +117,19 @@ func (d *Decoder) attributes(list []byte) {
 			length = int(list[2])
 		}
 		if len(list) < size+length {
-			d.worse(TreatAsWithdraw, subcodeLength, "%s is longer than all attributes", bgp.BGPAttrType(list[1]))
+			verdict, subcode := TreatAsWithdraw, uint8(subcodeLength)
+			if rules[list[1]].damage == SessionReset { // prefixes are lost that could not be withdrawn (RFC 7606, section 3 j)
+				verdict, subcode = SessionReset, subcodeOptionalAttribute
+			}
+			d.worse(verdict, subcode, "%s is longer than all attributes", bgp.BGPAttrType(list[1]))
 			break
 		}
 		d.attrs.Count++
+		before := d.damage
 		d.attribute(list[:size+length], list[size:size+length], seen.add(list[1]))
+		if d.damage != before {
+			d.damage.Data = bytes.Clone(list[:size+length])
+		}
 		list = list[size+length:]
 	}
 	if d.opt.TwoByteAS {
@@ -125,18 +148,33 @@ func (d *Decoder) attribute(whole, value []byte, first bool) {
 	flags, kind := bgp.BGPAttrFlag(whole[0]), bgp.BGPAttrType(whole[1])
 	r := rules[kind]
 	switch {
-	case !r.kept:
-		if flags&bgp.BGP_ATTR_FLAG_OPTIONAL == 0 && kind != bgp.BGP_ATTR_TYPE_ATOMIC_AGGREGATE {
-			d.worse(SessionReset, subcodeWellKnown, "attribute %d is unknown and not optional", kind)
-		}
-		return
-	case r.internal && d.opt.External, r.twoByte && !d.opt.TwoByteAS:
-		return
 	case !first && r.damage == SessionReset:
 		d.worse(SessionReset, subcodeAttributeList, "%s occurs twice", kind)
 		return
 	case !first:
 		d.worse(AttributeDiscard, subcodeAttributeList, "%s occurs twice", kind)
+		return
+	case !r.known && flags&isOptional == 0:
+		d.worse(SessionReset, subcodeWellKnown, "attribute %d is unknown and not optional", kind)
+		return
+	case !r.known:
+		return
+	case d.opt.dumped() && (r.twoByte || kind == bgp.BGP_ATTR_TYPE_AGGREGATOR) && !d.opt.TwoByteAS:
+		return // collectors leave them as they were when they write the path in 4 bytes
+	case r.internal && d.opt.External && d.opt.Mirrored:
+		return
+	case r.internal && d.opt.External, r.twoByte && !d.opt.TwoByteAS:
+		d.worse(AttributeDiscard, subcodeOptionalAttribute, "%s means nothing from this peer", kind)
+		return
+	case (flags^r.flags)&ruledFlags != 0:
+		subcode := uint8(subcodeFlags)
+		if r.damage == SessionReset {
+			subcode = subcodeOptionalAttribute // RFC 7606, section 5.3
+		}
+		d.worse(max(r.damage, TreatAsWithdraw), subcode, "%s has flags %#02x", kind, whole[0])
+		return
+	case r.size > 0 && len(value) != r.size, r.list > 0 && (len(value) == 0 || len(value)%r.list != 0):
+		d.worse(r.damage, subcodeLength, "%s has %d bytes", kind, len(value))
 		return
 	}
 	codec := d.codec
@@ -149,8 +187,20 @@ func (d *Decoder) attribute(whole, value []byte, first bool) {
 			return
 		case familyOf(binary.BigEndian.Uint16(value), value[2]) == NoFamily:
 			d.attrs.Ignored++
+			d.attrs.ignoredReach = d.attrs.ignoredReach || kind == bgp.BGP_ATTR_TYPE_MP_REACH_NLRI
 			return
 		}
+	}
+	if kind == bgp.BGP_ATTR_TYPE_EXTENDED_COMMUNITIES {
+		// The codec objects to subtypes that it does not know, which are no error (RFC 7606,
+		// section 7.14).
+		d.attrs.ExtCommunities = rib.ExtCommunities(value)
+		return
+	}
+	if other := ^byte(ruledFlags | bgp.BGP_ATTR_FLAG_EXTENDED_LENGTH); whole[0]&other != 0 { // to the codec they are errors
+		d.whole = append(d.whole[:0], whole...)
+		d.whole[0] &^= other
+		whole = d.whole
 	}
 	attr, err := d.decode(whole, codec)
 	if err == nil {
@@ -161,6 +211,7 @@ func (d *Decoder) attribute(whole, value []byte, first bool) {
 		var known *bgp.MessageError
 		var own *Damage
 		switch {
+		case r.damage == SessionReset: // RFC 4760, section 7, whatever is wrong
 		case errors.As(err, &known):
 			subcode = known.SubTypeCode
 		case errors.As(err, &own):
@@ -190,40 +241,57 @@ func (d *Decoder) keep(attr bgp.PathAttributeInterface, value []byte) error {
 	as := &d.attrs
 	switch a := attr.(type) {
 	case *bgp.PathAttributeOrigin:
-		if len(value) != 1 || a.Value > rib.OriginIncomplete {
+		if a.Value > rib.OriginIncomplete {
 			return wrong(subcodeOrigin, "neither IGP, EGP nor incomplete")
 		}
 		as.Origin, as.HasOrigin = a.Value, true
 	case *bgp.PathAttributeAsPath:
+		last := byte(rib.SegmentConfedSet)
+		if d.opt.External && !d.opt.Mirrored {
+			last = rib.SegmentSequence
+		}
 		if d.opt.TwoByteAS {
-			path, err := segments(value, 2)
+			path, err := segments(value, 2, last)
 			if err != nil {
 				return wrong(subcodeASPath, "%v", err)
 			}
 			d.paths.path = path
 		} else {
-			if err := checkASPath(value); err != nil {
+			if err := checkASPath(value, last); err != nil {
 				return wrong(subcodeASPath, "%v", err)
 			}
 			as.ASPath = rib.ASPath(value)
 		}
 		as.HasASPath = true
 	case *bgp.PathAttributeAs4Path:
-		path, err := segments(value, 4)
+		path, err := segments(value, 4, rib.SegmentConfedSet)
+		if err == nil && len(path) == 0 {
+			err = errors.New("empty") // RFC 6793, section 6
+		}
 		if err != nil {
 			return wrong(subcodeOptionalAttribute, "%v", err)
 		}
 		d.paths.path4 = path
+	case *bgp.PathAttributeAtomicAggregate:
+		if len(value) != 0 {
+			return wrong(subcodeLength, "%d bytes instead of none", len(value))
+		}
 	case *bgp.PathAttributeAggregator:
-		if len(value) != 6 {
-			return wrong(subcodeLength, "not of a 2-byte AS number")
+		if d.opt.TwoByteAS != (len(value) == 6) {
+			return wrong(subcodeLength, "%d bytes", len(value))
+		}
+		if a.Value.AS == 0 {
+			return wrong(subcodeOptionalAttribute, "AS 0") // RFC 7607
 		}
 		d.paths.aggregator = a.Value.AS
 	case *bgp.PathAttributeAs4Aggregator:
+		if a.Value.AS == 0 {
+			return wrong(subcodeOptionalAttribute, "AS 0") // RFC 7607
+		}
 		d.paths.has4Aggregator = true
 	case *bgp.PathAttributeNextHop:
-		hop, ok := netip.AddrFromSlice(value)
-		if !ok || !hop.Is4() || hop.IsUnspecified() || hop.IsMulticast() {
+		hop := netip.AddrFrom4([4]byte(value))
+		if !host4(hop) {
 			return wrong(subcodeNextHop, "not the IPv4 address of a host")
 		}
 		as.NextHop, as.HasNextHop = hop, true
@@ -234,32 +302,12 @@ func (d *Decoder) keep(attr bgp.PathAttributeInterface, value []byte) error {
 	case *bgp.PathAttributeOriginatorId:
 		as.OriginatorID = rib.RouterID(value)
 	case *bgp.PathAttributeClusterList:
-		if len(value) == 0 {
-			return wrong(subcodeLength, "empty")
-		}
 		as.ClusterListLen = uint8(min(len(value)/4, 255))
 	case *bgp.PathAttributeCommunities:
-		if len(value) == 0 {
-			return wrong(subcodeLength, "empty")
-		}
 		as.Communities = rib.Communities(value)
-	case *bgp.PathAttributeExtendedCommunities:
-		if len(value) == 0 {
-			return wrong(subcodeLength, "empty")
-		}
-		as.ExtCommunities = rib.ExtCommunities(value)
 	case *bgp.PathAttributeLargeCommunities:
-		if len(value) == 0 {
-			return wrong(subcodeLength, "empty")
-		}
 		as.LargeCommunities = rib.LargeCommunities(value)
-	case *bgp.PathAttributeUnknown: // of those that are kept only typeOTC
-		if flags := bgp.BGP_ATTR_FLAG_OPTIONAL | bgp.BGP_ATTR_FLAG_TRANSITIVE; a.Flags&flags != flags {
-			return wrong(subcodeFlags, "not optional and transitive")
-		}
-		if len(value) != 4 {
-			return wrong(subcodeLength, "%d bytes instead of an AS number", len(value))
-		}
+	case *bgp.PathAttributeUnknown: // of those that are known only typeOTC
 		as.OTC, as.HasOTC = binary.BigEndian.Uint32(value), true
 	case *bgp.PathAttributeMpReachNLRI:
 		return d.keepReach(a)
@@ -271,6 +319,12 @@ func (d *Decoder) keep(attr bgp.PathAttributeInterface, value []byte) error {
 		return err
 	}
 	return nil
+}
+
+// host4 tells whether an IPv4 address may be that of a host (RFC 4271, section 6.3).
+func host4(a netip.Addr) bool {
+	first := a.As4()[0]
+	return first != 0 && first < 224 // neither this network, nor multicast, nor reserved
 }
 
 // keepReach takes in an MP_REACH_NLRI.
@@ -287,6 +341,9 @@ func (d *Decoder) keepReach(a *bgp.PathAttributeMpReachNLRI) error {
 	reach.NextHop = hop
 	if d.opt.dumped() {
 		return nil // the prefix is the dumped one
+	}
+	if hop.IsUnspecified() || hop.IsMulticast() || hop.Is4() && !host4(hop) {
+		d.worse(TreatAsWithdraw, subcodeNextHop, "MP_REACH_NLRI: the next hop %s is no host", hop)
 	}
 	var err error
 	d.mpReach, err = d.prefixesMP(d.mpReach[:0], a.Value, reach.Family)

@@ -20,6 +20,10 @@ type Options struct {
 	// External says that the peer is in another AS: LOCAL_PREF, ORIGINATOR_ID and CLUSTER_LIST
 	// mean nothing from there and are left out.
 	External bool
+	// Mirrored says that the message was sent to a router, which passes it on (RFC 7854). The
+	// peer may be of the router's confederation, so that neither its segments in AS_PATH nor
+	// attributes that are left out as External are damage.
+	Mirrored bool
 	// Dumped is the family of the dumped route whose attributes these are, NoFamily for
 	// messages. Dumps cut MP_REACH_NLRI down to the next hop (RFC 6396, section 4.3.4).
 	Dumped Family
@@ -58,6 +62,7 @@ type Decoder struct {
 	dump  []*bgp.MarshallingOption // for the codec: MP_REACH_NLRI of a dump
 
 	prefix                             bgp.IPAddrPrefix
+	whole                              []byte // an attribute as the codec takes it
 	unreach, reach, mpUnreach, mpReach []rib.NLRI
 	updates                            [2]rib.Update
 	attrs                              Attributes
@@ -173,7 +178,7 @@ func field(b []byte) (value, rest []byte, ok bool) {
 // changes makes updates of the decoded parts and settles what damage costs.
 func (d *Decoder) changes() []rib.Update {
 	as := &d.attrs
-	announces := len(d.reach) > 0 || as.Reach.Family != NoFamily
+	announces := len(d.reach)+len(as.Reach.NLRI) > 0 || as.ignoredReach
 	switch {
 	case len(d.reach)+len(as.Reach.NLRI) == 0: // nothing that could lack an attribute
 	case !as.HasOrigin:

@@ -51,7 +51,7 @@ func FuzzDecode(f *testing.F) {
 					}
 				}
 			}
-			if len(u.Reach) > 0 && checkASPath([]byte(u.Attrs.ASPath)) != nil {
+			if len(u.Reach) > 0 && checkASPath([]byte(u.Attrs.ASPath), rib.SegmentConfedSet) != nil {
 				t.Fatalf("AS path %x", string(u.Attrs.ASPath))
 			}
 		}

@@ -56,6 +56,7 @@ type Damage struct {
 	Reason  string // for people: what is wrong with what
 	// Code and Subcode are those of the NOTIFICATION that reports it (RFC 4271, section 6).
 	Code, Subcode uint8
+	Data          []byte // of the NOTIFICATION: the attribute in question where there is one
 }
 
 // Error gives the reason and what it costs.

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"reflect"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ribwarp/ribwarp/rib/bgp"
+	"github.com/ribwarp/ribwarp/rib/bmp"
+)
+
+// reloads counts them.
+type reloads struct {
+	mu           sync.Mutex
+	good, failed uint64
+	last         time.Time // of the last good one, or the start
+	lastFailed   bool
+}
+
+// note takes down how a reload went.
+func (r *reloads) note(ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lastFailed = !ok; ok {
+		r.good++
+		r.last = time.Now()
+	} else {
+		r.failed++
+	}
+}
+
+// changed are names by what a reload did to them.
+type changed struct{ added, removed, restarted, kept []string }
+
+// reloadOnHangup has SIGHUP reload the configuration, which read reads, until the service ends.
+func (s *service) reloadOnHangup(read func(context.Context) (*serveOptions, error)) {
+	s.reloads.mu.Lock()
+	s.reloads.last = time.Now()
+	s.reloads.mu.Unlock()
+	hangups := make(chan os.Signal, 1) // one that comes during a reload asks for another
+	signal.Notify(hangups, syscall.SIGHUP)
+	s.running.Go(func() {
+		defer signal.Stop(hangups)
+		for {
+			select {
+			case <-s.ctx.Done():
+				return
+			case <-hangups:
+			}
+			notifySystemd(reloadingState())
+			o, err := read(s.ctx)
+			if err == nil {
+				err = s.reload(o)
+			}
+			s.reloads.note(err == nil)
+			if err != nil {
+				s.app.log.Error("configuration not reloaded: all goes on as before", "error", err)
+			}
+			notifySystemd("READY=1")
+		}
+	})
+}
+
+// reload goes on by other options. What they leave as it is goes on undisturbed. After an error
+// nothing has changed.
+func (s *service) reload(o *serveOptions) (err error) {
+	s.reloading.Lock()
+	defer s.reloading.Unlock()
+	if s.ending {
+		return errors.New("the service ends")
+	}
+	was := s.plan.Load()
+	p, err := o.plan(s.vrps)
+	if err != nil {
+		return err
+	}
+	if was.asn != p.asn {
+		return fmt.Errorf("asn is %d and was %d: that takes a restart", p.asn, was.asn)
+	}
+	if err := probe(s.ctx, p.bmp.Listen, was.bmp.Listen); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			s.dropTables(p, was)
+		}
+	}()
+	files, err := s.files.open(p, false)
+	if err != nil {
+		return err
+	}
+	peers, err := s.reloadSessions(p)
+	if err != nil {
+		files.discard()
+		return err
+	}
+	routers, err := s.reloadStation(p)
+	if err != nil {
+		files.discard()
+		if _, again := s.reloadSessions(was); again != nil {
+			s.app.log.Error("peers of before not there again", "error", again)
+		}
+		return err
+	}
+	files.commit()
+	s.plan.Store(p)
+	if !reflect.DeepEqual(was.rpki, p.rpki) {
+		s.app.log.Info("sources of VRPs changed", "caches", p.rpki.Caches, "files", p.rpki.Files)
+		s.validate(p.rpki)
+	}
+	s.loadAgain(was)
+	for _, part := range []struct {
+		what string
+		changed
+	}{{"peers", peers}, {"routers", routers}, {"files", files.changed}} {
+		if len(part.added)+len(part.removed)+len(part.restarted)+len(part.kept) > 0 {
+			s.app.log.Info(part.what+" reloaded", "added", part.added, "removed", part.removed, "restarted", part.restarted, "kept", part.kept)
+		}
+	}
+	s.app.log.Info("configuration reloaded", "policies", sortedKeys(p.policyNames()), "tables", p.tableNames())
+	if fixed := was.fixedChanges(p); len(fixed) > 0 {
+		s.app.log.Warn("some changes take a restart, the running values stay", "keys", fixed)
+	}
+	return nil
+}
+
+// reloadSessions has the server go by a plan; it is made where there was none.
+func (s *service) reloadSessions(p *plan) (changed, error) {
+	server := s.sessions.Load()
+	c := p.bgp
+	c.Log = s.app.log
+	switch {
+	case server == nil && !p.sessions:
+		return changed{}, nil
+	case server == nil:
+		server, err := bgp.New(c, s.table, p.peerPolicy)
+		if err != nil {
+			return changed{}, err
+		}
+		if err := server.Start(); err != nil {
+			server.Stop()
+			return changed{}, err
+		}
+		s.sessions.Store(server)
+		var names []string
+		for _, peer := range c.Peers {
+			names = append(names, peerName(peer))
+		}
+		return changed{added: names}, nil
+	case !p.sessions: // it stays, without peers
+		c = s.plan.Load().bgp
+		c.Log, c.Peers, c.Listen = s.app.log, nil, nil
+	}
+	done, err := server.Reload(c, p.peerPolicy)
+	return changed{done.Added, done.Removed, done.Restarted, done.Kept}, err
+}
+
+// reloadStation is the same for BMP.
+func (s *service) reloadStation(p *plan) (changed, error) {
+	station := s.station.Load()
+	c := p.bmp
+	c.Log = s.app.log
+	switch {
+	case station == nil && !p.station:
+		return changed{}, nil
+	case station == nil:
+		station, err := bmp.New(c, s.table, p.routerPolicy)
+		if err != nil {
+			return changed{}, err
+		}
+		if err := station.Start(); err != nil {
+			station.Stop()
+			return changed{}, err
+		}
+		s.station.Store(station)
+		var names []string
+		for _, r := range c.Routers {
+			names = append(names, routerName(r))
+		}
+		return changed{added: names}, nil
+	}
+	done, err := station.Reload(c, p.routerPolicy)
+	return changed{done.Added, done.Removed, done.Restarted, done.Kept}, err
+}
+
+// probe tries addresses to listen at that are new. What they are found out for late costs sessions:
+// those that were changed before.
+func probe(ctx context.Context, addrs, there []string) error {
+	for _, addr := range addrs {
+		if slices.Contains(there, addr) {
+			continue
+		}
+		l, err := listen(ctx, "[serve.bmp] listen", addr)
+		if err != nil {
+			return err
+		}
+		_ = l.Close()
+	}
+	return nil
+}
+
+// dropTables drops the tables that the one plan names and the other does not, unless somebody is
+// in them. It is called under reloading.
+func (s *service) dropTables(was, is *plan) {
+	named := is.tableNames()
+	for _, name := range was.tableNames() {
+		t, ok := s.tables.Get(name)
+		if ok && !slices.Contains(named, name) && len(t.RIB.Peers()) == 0 {
+			s.tables.Drop(name)
+			s.app.log.Info("table dropped", "table", name)
+		}
+	}
+}
+
+// loadAgain loads what waits, in the background, and then drops the tables that the one plan names
+// and that in force does not.
+func (s *service) loadAgain(was *plan) {
+	s.run("load", func() error {
+		if err := s.files.load(s); err != nil {
+			return err
+		}
+		s.reloading.Lock()
+		defer s.reloading.Unlock()
+		s.dropTables(was, s.plan.Load())
+		return nil
+	})
+}
+
+// policyNames are the policies of the file.
+func (p *plan) policyNames() map[string]struct{} {
+	names := map[string]struct{}{}
+	if p.sections != nil {
+		for name := range p.sections.Policies {
+			names[name] = struct{}{}
+		}
+	}
+	return names
+}
+
+// fixedChanges names the keys that differ and take a restart.
+func (p *plan) fixedChanges(next *plan) (keys []string) {
+	for _, x := range []struct {
+		key     string
+		differs bool
+	}{
+		{"listen", p.listen != next.listen},
+		{"engine, devices, flavor, strides or destination-cache", p.engineOptions != next.engineOptions},
+		{"strict", p.strict != next.strict},
+		{"ready-timeout", p.readyTimeout != next.readyTimeout},
+		{"max-tables", p.maxTables != next.maxTables},
+		{"snapshot", p.snapshot != next.snapshot},
+	} {
+		if x.differs {
+			keys = append(keys, x.key)
+		}
+	}
+	return keys
+}
