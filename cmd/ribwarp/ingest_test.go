@@ -427,3 +427,54 @@ func BenchmarkBurst(b *testing.B) {
 	b.ReportMetric(quantile(latencies, 1).Seconds()*1000, "ms-max")
 	b.ReportMetric(0, "ns/op")
 }
+
+// BenchmarkMemory loads the real table from one peer and then from a second one with other attributes, and reports the
+// heap after a collection for each route and each further path, generations and their tables among it.
+func BenchmarkMemory(b *testing.B) {
+	var table []rib.NLRI
+	for _, file := range []string{"ris-2026-05-11-as3333-v4.txt.gz", "ris-2026-05-11-as3333-v6.txt.gz"} {
+		for _, p := range fixtures.Prefixes(b, file) {
+			table = append(table, rib.NLRI{Prefix: p.Masked()})
+		}
+	}
+	// As many sets of attributes as real tables have: one for five prefixes.
+	stream := func(as uint32) (messages []byte) {
+		for from := 0; from < len(table); {
+			to := min(from+5, len(table))
+			for table[to-1].Prefix.Addr().Is4() != table[from].Prefix.Addr().Is4() {
+				to--
+			}
+			a := rib.Attrs{NextHop: netip.MustParseAddr("192.0.2.1"), ASPath: rib.MakeASPath(rib.Segment{
+				Type: rib.SegmentSequence, ASNs: []uint32{as, as, 1000 + uint32(from%7919), 100_000 + uint32(from)}})}
+			if table[from].Prefix.Addr().Is6() {
+				a.NextHop = netip.MustParseAddr("2001:db8::1")
+			}
+			messages = append(messages, announcement(table[from:to], a)...)
+			from = to
+		}
+		return append(messages, endsOfRIB()...)
+	}
+	heap := func() float64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapAlloc)
+	}
+	first, second := startFeeder(b, "127.77.1.1", 64501, false), startFeeder(b, "127.77.1.2", 64502, false)
+	streams := [][]byte{stream(64501), stream(64502)}
+	before := heap()
+	s := ingest(b, first.peer(""), second.peer(""))
+	one, two := <-first.up, <-second.up
+	one.send(b, streams[0])
+	s.watch(b, func(g *rib.Generation) bool { return g.V4+g.V6 == len(table) })
+	time.Sleep(2 * time.Second) // for the index, and the generation before to go
+	with := heap()
+	two.send(b, streams[1])
+	s.ready(b)
+	time.Sleep(2 * time.Second)
+	routes := float64(len(table))
+	b.ReportMetric((with-before)/routes, "B/route")
+	b.ReportMetric((heap()-with)/routes, "B/further-path")
+	b.ReportMetric(0, "ns/op")
+}

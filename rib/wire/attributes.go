@@ -101,6 +101,7 @@ func (d *Decoder) attributes(list []byte) {
 	d.attrs = Attributes{}
 	d.paths = paths{aggregator: asTrans}
 	var seen has
+	var hop *Damage // in NEXT_HOP
 	for len(list) > 0 {
 		size, length := 3, 0
 		extended := list[0]&uint8(bgp.BGP_ATTR_FLAG_EXTENDED_LENGTH) != 0
@@ -129,8 +130,20 @@ func (d *Decoder) attributes(list []byte) {
 		d.attribute(list[:size+length], list[size:size+length], seen.add(list[1]))
 		if d.damage != before {
 			d.damage.Data = bytes.Clone(list[:size+length])
+			if list[1] == byte(bgp.BGP_ATTR_TYPE_NEXT_HOP) {
+				hop, d.damage = d.damage, before
+			}
 		}
 		list = list[size+length:]
+	}
+	// NEXT_HOP means nothing where all prefixes are in MP_REACH_NLRI (RFC 4760, section 3).
+	unused := len(d.reach) == 0
+	if d.opt.dumped() {
+		unused = d.opt.Dumped == IPv6
+	}
+	reach := !seen.add(byte(bgp.BGP_ATTR_TYPE_MP_REACH_NLRI))
+	if hop != nil && !(unused && reach) && (d.damage == nil || d.damage.Verdict < hop.Verdict) {
+		d.damage = hop
 	}
 	if d.opt.TwoByteAS {
 		p := &d.paths
@@ -159,12 +172,12 @@ func (d *Decoder) attribute(whole, value []byte, first bool) {
 		return
 	case !r.known:
 		return
-	case d.opt.dumped() && (r.twoByte || kind == bgp.BGP_ATTR_TYPE_AGGREGATOR) && !d.opt.TwoByteAS:
-		return // collectors leave them as they were when they write the path in 4 bytes
-	case r.internal && d.opt.External && d.opt.Mirrored:
-		return
+	case d.opt.dumped() && !d.opt.TwoByteAS && kind == bgp.BGP_ATTR_TYPE_AGGREGATOR:
+		return // collectors leave it as it was when they write the path in 4 bytes
 	case r.internal && d.opt.External, r.twoByte && !d.opt.TwoByteAS:
-		d.worse(AttributeDiscard, subcodeOptionalAttribute, "%s means nothing from this peer", kind)
+		if !d.opt.dumped() && !d.opt.Mirrored {
+			d.worse(AttributeDiscard, subcodeOptionalAttribute, "%s means nothing from this peer", kind)
+		}
 		return
 	case (flags^r.flags)&ruledFlags != 0:
 		subcode := uint8(subcodeFlags)

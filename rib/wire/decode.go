@@ -22,7 +22,7 @@ type Options struct {
 	External bool
 	// Mirrored says that the message was sent to a router, which passes it on (RFC 7854). The
 	// peer may be of the router's confederation, so that neither its segments in AS_PATH nor
-	// attributes that are left out as External are damage.
+	// attributes that mean nothing here are damage.
 	Mirrored bool
 	// Dumped is the family of the dumped route whose attributes these are, NoFamily for
 	// messages. Dumps cut MP_REACH_NLRI down to the next hop (RFC 6396, section 4.3.4).
