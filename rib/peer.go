@@ -190,7 +190,8 @@ func (p *Peer) Restore(u Update) {
 	r := p.rib
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.admit(p) || p.state != stateDown && p.state != stateStale {
+	// It does not wait for the publisher, which may not run yet: what was saved bounds it.
+	if p.removed || r.closed || p.state != stateDown && p.state != stateStale {
 		return
 	}
 	if p.state == stateDown {

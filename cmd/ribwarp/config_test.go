@@ -154,7 +154,7 @@ func TestWrongSectionsNameFileAndKey(t *testing.T) {
 		{"peer with a length", "[[serve.peer]]\naddress = \"192.0.2.0/24\"\nasn = 64501\n", "an address has no length"},
 		{"prefix without limit", "[[serve.peer]]\nprefix = \"192.0.2.0/24\"\nasn = 64501\n", "limit is missing"},
 		{"number for a peer", "[serve]\npeer = [7]\n", "serve.peer, number 1"},
-		{"list in a peer", edge + "import = [\"a\"]\n", "import is [a]"},
+		{"list in a peer", edge + "import = [\"a\"]\n", "import must be text"},
 		{"comma in a peer", edge + "name = \"a,b\"\n", "comma"},
 		{"password without text", edge + "md5 = \"\"\n", "md5 is empty"},
 		{"second password", edge + "md5 = \"a\"\nmd5-file = \"" + os.DevNull + "\"\n", "md5"},

@@ -107,6 +107,9 @@ func (s *service) reload(o *serveOptions) (err error) {
 		if _, again := s.reloadSessions(was); again != nil {
 			s.app.log.Error("peers of before not there again", "error", again)
 		}
+		if _, again := s.reloadStation(was); again != nil {
+			s.app.log.Error("routers of before not there again", "error", again)
+		}
 		return err
 	}
 	files.commit()
@@ -154,9 +157,18 @@ func (s *service) reloadSessions(p *plan) (changed, error) {
 			names = append(names, peerName(peer))
 		}
 		return changed{added: names}, nil
-	case !p.sessions: // it stays, without peers
-		c = s.plan.Load().bgp
-		c.Log, c.Peers, c.Listen = s.app.log, nil, nil
+	case !p.sessions:
+		var done bgp.Changes
+		if c = s.plan.Load().bgp; c.ASN != 0 { // so that the peers are told why
+			c.Log, c.Peers, c.Listen = s.app.log, nil, nil
+			var err error
+			if done, err = server.Reload(c, p.peerPolicy); err != nil {
+				return changed{}, err
+			}
+		}
+		s.sessions.Store(nil)
+		server.Stop()
+		return changed{removed: done.Removed}, nil
 	}
 	done, err := server.Reload(c, p.peerPolicy)
 	return changed{done.Added, done.Removed, done.Restarted, done.Kept}, err

@@ -181,6 +181,14 @@ func TestReloadLeavesSessionsUpThatAreAsBefore(t *testing.T) {
 	if p := peersOf(t, url, "default")["kept"]; p.Since != since {
 		t.Errorf("the kept session: %+v, established %s", p, since)
 	}
+
+	// Without any peer it can be reloaded again, and they can come back.
+	for _, text := range []string{general, general, general + kept + policy} {
+		write(t, config, text)
+		hangup(t, url, "good")
+	}
+	announceTo(t, <-f2.up, "8.8.8.0/24")
+	awaitText(t, url+"/api/v1/lookup/8.8.8.8", `"8.8.8.0/24"`)
 }
 
 func TestReloadReadsRouteFilesThatChanged(t *testing.T) {

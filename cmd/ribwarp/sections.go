@@ -176,7 +176,7 @@ func peerOfTable(keys map[string]any) (bgp.PeerConfig, error) {
 			}
 			text += "," + key + "=" + field
 		default:
-			return bgp.PeerConfig{}, fmt.Errorf("%s is %v: it must be text, a number, or true or false", key, value)
+			return bgp.PeerConfig{}, fmt.Errorf("%s must be text, a number, or true or false", key)
 		}
 	}
 	p, err := bgp.ParsePeer(text)

@@ -29,6 +29,9 @@ type keeper struct {
 	long    bool    // they are long-lived stale
 	renewed [2]bool // families that are announced anew after BoRR (RFC 7313)
 
+	marked    [2]time.Time // when a family's routes were marked for that
+	longUntil [2]time.Time // when the long-lived stale time of a family is over, zero unless it runs
+
 	stale   *time.Timer    // all that is kept goes, or becomes long-lived
 	family  [2]*time.Timer // the long-lived stale time of a family
 	renewal [2]*time.Timer // the time for an EoRR
@@ -113,19 +116,28 @@ func (k *keeper) endOfRIB(v6 bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.kept[index(v6)] = false
+	k.longUntil[index(v6)] = time.Time{}
 	k.rib.EndOfRIB(v6)
 }
 
+// markEvery is how often a peer may have all its routes marked, which goes through the whole table.
+const markEvery = time.Second
+
 // refresh tells that the peer begins, or has ended, to announce all of a family once more
-// (RFC 7313, 4). It has limit for that.
+// (RFC 7313, 4). It has limit for that. Before the End-of-RIB of a peer that has come back it is passed over, as a begin is
+// that comes too soon after another one: then nothing is swept.
 func (k *keeper) refresh(v6, begins bool, limit time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	f := index(v6)
 	was := k.renewed[f]
+	if k.kept[f] || begins && time.Since(k.marked[f]) < markEvery {
+		return
+	}
 	k.renewed[f] = begins
 	switch {
 	case begins:
+		k.marked[f] = time.Now()
 		k.rib.MarkStale(v6)
 		k.arm(&k.renewal[f], limit, func() {
 			k.renewed[f] = false
@@ -194,6 +206,12 @@ func (k *keeper) restartOver(reason string, limit time.Duration, o *fsm.Open, c 
 		k.down(fmt.Sprintf("%s; not back within %v", reason, limit))
 		return
 	}
+	// A peer that comes and goes before its End-of-RIB does not have the time begin anew.
+	for f := range k.kept {
+		if k.kept[f] && k.longUntil[f].IsZero() {
+			k.longUntil[f] = time.Now().Add(long[f])
+		}
+	}
 	k.long = true
 	k.log.Warn("bgp stale routes are long-lived now", "ipv4", long[0], "ipv6", long[1])
 	k.rib.LongLived()
@@ -201,8 +219,8 @@ func (k *keeper) restartOver(reason string, limit time.Duration, o *fsm.Open, c 
 		if !k.kept[f] {
 			continue
 		}
-		k.arm(&k.family[f], long[f], func() {
-			k.kept[f] = false
+		k.arm(&k.family[f], time.Until(k.longUntil[f]), func() {
+			k.kept[f], k.longUntil[f] = false, time.Time{}
 			k.rib.Sweep(f == 1)
 			if k.kept == [2]bool{} {
 				k.down(fmt.Sprintf("%s; not back within its long-lived stale time", reason))
@@ -232,7 +250,7 @@ func (k *keeper) end(reason string) {
 
 // down withdraws everything. It is called under the lock.
 func (k *keeper) down(reason string) {
-	k.up, k.kept, k.long = false, [2]bool{}, false
+	k.up, k.kept, k.long, k.longUntil = false, [2]bool{}, false, [2]time.Time{}
 	k.rib.Down(reason)
 	k.gone()
 }

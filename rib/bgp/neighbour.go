@@ -62,6 +62,13 @@ func (n *neighbour) config() PeerConfig {
 	return n.cfg
 }
 
+// judge has a peer's routes decided by the policy of now: it may have changed while the session came up.
+func (n *neighbour) judge(r *rib.Peer) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	r.SetImport(n.imports)
+}
+
 // all gives the peers, sorted by address.
 func (n *neighbour) all() []*peer {
 	n.mu.Lock()

@@ -146,7 +146,10 @@ func ParsePeer(s string) (PeerConfig, error) {
 		}
 		set := values[key]
 		if set == nil {
-			return fail("%q is unknown", key)
+			if seen["md5"] {
+				return fail("what follows md5= is unknown: a password with a comma in it goes into a file, md5-file=")
+			}
+			return fail("%q is unknown", strings.TrimSpace(key))
 		}
 		if value == "" {
 			return fail("%s has no value", key)
@@ -174,10 +177,15 @@ func ParsePeer(s string) (PeerConfig, error) {
 
 // withoutPassword gives a peer for an error message.
 func withoutPassword(s string) string {
-	fields := strings.Split(s, ",")
+	fields, secret := strings.Split(s, ","), false
 	for i, f := range fields {
-		if strings.HasPrefix(strings.TrimSpace(f), "md5=") {
-			fields[i] = "md5=..."
+		key, _, valued := strings.Cut(f, "=")
+		key = strings.ToLower(strings.TrimSpace(key))
+		if strings.HasPrefix(key, "md5") || strings.Contains(key, "pass") {
+			secret = true
+			fields[i] = key + "=..."
+		} else if secret && !valued {
+			fields[i] = "..." // the rest of one with a comma in it, maybe
 		}
 	}
 	return strings.Join(fields, ",")

@@ -335,6 +335,9 @@ func (b *backoff) after(c *conn, last bool) time.Duration {
 	if isError && hold == 0 {
 		hold = b.errorDelay
 		b.errorDelay = min(2*b.errorDelay, longestDelay)
+		if c.end.Graceful { // its routes are kept, for no longer than its restart time: it is to be back before
+			hold = min(hold, cfg.ErrorDelay)
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -373,7 +376,7 @@ func (p *peer) failed(reason string) {
 // reset lets the peer connect again at once, and ends its session with a Cease.
 func (p *peer) reset(n *fsm.Notification) {
 	p.mu.Lock()
-	p.held = time.Time{}
+	p.held, p.lingers = time.Time{}, time.Time{}
 	for _, c := range p.conns {
 		c.cancel(n)
 	}
@@ -404,7 +407,7 @@ func (p *peer) changed(configuration bool, imports rib.Import) {
 	}
 	p.mu.Lock()
 	if configuration {
-		p.held = time.Time{}
+		p.held, p.lingers = time.Time{}, time.Time{}
 	}
 	up := p.up
 	p.mu.Unlock()

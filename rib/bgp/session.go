@@ -9,6 +9,7 @@ import (
 	"math"
 	"net"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -66,9 +67,12 @@ type conn struct {
 	end         fsm.End
 
 	// Of the reading goroutine.
-	running bool // the RIB has its Up
-	decoder *wire.Decoder
-	damaged [wire.NumVerdicts]uint64 // messages with damage, to log fewer and fewer of them
+	running  bool // the RIB has its Up
+	decoder  *wire.Decoder
+	carries  [2]bool                  // families that both sides agreed upon
+	ended    [2]bool                  // families whose End-of-RIB has come
+	damaged  [wire.NumVerdicts]uint64 // messages with damage, to log fewer and fewer of them
+	panicked uint64                   // messages at which the codec did
 
 	warned [2]atomic.Bool // of many prefixes, by family
 }
@@ -277,7 +281,9 @@ func (c *conn) Established(s *fsm.Session) {
 	p.ups.Add(1)
 	p.log.Info("bgp session established", "router_id", o.RouterID, "inbound", c.inbound,
 		"ipv4", o.IPv4, "ipv6", o.IPv6, "add_path_ipv4", opt.AddPath4, "add_path_ipv6", opt.AddPath6, "four_octet_as", !opt.TwoByteAS)
+	c.carries = [2]bool{o.IPv4, o.IPv6}
 	p.routes.established(r, rib.Session{RouterID: o.RouterID, Internal: !opt.External, IPv4: o.IPv4, IPv6: o.IPv6}, o, p.config().StaleTime)
+	p.neighbour.judge(r)
 }
 
 // Update is part of fsm.Handler.
@@ -298,6 +304,9 @@ func (c *conn) Update(body []byte) (objection *fsm.Notification) {
 	p.ignored.Add(uint64(m.Ignored))
 	if m.Panic != nil {
 		p.panics.Add(1)
+		c.panicked++
+	}
+	if m.Panic != nil && c.panicked&(c.panicked-1) == 0 {
 		p.log.Error("bgp decoder panicked", "panic", m.Panic, "verdict", verdict.String(), "update", hex.EncodeToString(body))
 	}
 	if m.Damage != nil {
@@ -308,13 +317,28 @@ func (c *conn) Update(body []byte) (objection *fsm.Notification) {
 		return &fsm.Notification{Code: m.Damage.Code, Subcode: m.Damage.Subcode, Data: m.Damage.Data}
 	}
 	for _, u := range m.Updates {
-		p.routes.rib.Apply(u)
+		p.routes.rib.Apply(c.agreed(u))
 	}
-	if m.EndOfRIB != wire.NoFamily {
-		p.routes.endOfRIB(m.EndOfRIB == wire.IPv6)
-		p.log.Info("bgp end of rib", "ipv6", m.EndOfRIB == wire.IPv6)
+	if f := index(m.EndOfRIB == wire.IPv6); m.EndOfRIB != wire.NoFamily && c.carries[f] && !c.ended[f] {
+		c.ended[f] = true
+		p.routes.endOfRIB(f == 1)
+		p.log.Info("bgp end of rib", "ipv6", f == 1)
 	}
 	return c.tooMany()
+}
+
+// agreed takes out what is of a family that was not negotiated (RFC 4760, 8): it has no End-of-RIB, so it would never be swept.
+func (c *conn) agreed(u rib.Update) rib.Update {
+	if c.carries == [2]bool{true, true} {
+		return u
+	}
+	foreign := func(n rib.NLRI) bool { return !c.carries[index(n.Prefix.Addr().Is6())] }
+	before := len(u.Reach) + len(u.Unreach)
+	u.Reach, u.Unreach = slices.DeleteFunc(u.Reach, foreign), slices.DeleteFunc(u.Unreach, foreign)
+	if len(u.Reach)+len(u.Unreach) < before {
+		c.peer.ignored.Add(1)
+	}
+	return u
 }
 
 // logDamage logs the 1st, 2nd, 4th, 8th, ... message with damage of a kind: a peer may have
@@ -331,7 +355,11 @@ func (c *conn) logDamage(d *wire.Damage, body []byte) {
 // tooMany looks at the number of routes: it warns of many, and objects to too many (RFC 4486, 4).
 func (c *conn) tooMany() *fsm.Notification {
 	p, cfg := c.peer, c.peer.config()
-	v4, v6 := p.routes.rib.Received()
+	r := p.routes.peer()
+	if r == nil {
+		return nil // a reload looks at a session that is only just up
+	}
+	v4, v6 := r.Received()
 	for f, n := range [2]int{v4, v6} {
 		limit := [2]int{cfg.MaxPrefixes4, cfg.MaxPrefixes6}[f]
 		switch {

@@ -198,7 +198,7 @@ func (r *RouterConfig) check() error {
 	case r.MaxRoutes < 0:
 		return fmt.Errorf("a limit of %d routes: give a positive one", r.MaxRoutes)
 	}
-	return limits(limit{&r.Limit, 16}, limit{&r.MaxPeers, 1024}, limit{&r.MaxTables, 16})
+	return limits(limit{&r.Limit, 16}, limit{&r.MaxPeers, 1024}, limit{&r.MaxTables, 16}, limit{&r.MaxRoutes, 10_000_000})
 }
 
 // source is where the router's connections come from.

@@ -341,7 +341,10 @@ func (r *router) adopt(table string, c rib.PeerConfig) (*rib.Peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.feeds[c.Name] = &feed{peer: p, rib: home, table: table, view: viewOf(c.Name), stale: true}
+	f := &feed{peer: p, rib: home, table: table, view: viewOf(c.Name), stale: true}
+	f.policy = Peer{Router: r.name, Addr: c.Addr, AS: c.AS, View: f.view}
+	r.setImport(f)
+	r.feeds[c.Name] = f
 	r.expireIn(stale)
 	return p, nil
 }
@@ -361,9 +364,7 @@ func (r *router) reconsider() {
 	r.feeding.Lock()
 	defer r.feeding.Unlock()
 	for _, f := range r.feeds {
-		if f.session != nil { // the others get one when their peer is back
-			r.setImport(f)
-		}
+		r.setImport(f)
 	}
 }
 

@@ -285,7 +285,7 @@ func (s *Station) Reload(cfg Config, policies PolicyFunc) (Changes, error) {
 		before[c.Name] = true
 		n, stays := next[c.Name]
 		switch {
-		case stays && !c.restarts(n):
+		case stays && !c.restarts(n) && (n.Prefix.IsValid() || len(s.of(c.Name)) > 0):
 			done.Kept = append(done.Kept, c.Name)
 			s.keep(n)
 			delete(next, c.Name)
@@ -376,11 +376,18 @@ func (s *Station) Adopt(table string, c rib.PeerConfig) (*rib.Peer, error) {
 				continue
 			}
 		}
+		if rc.StaleTime == 0 {
+			return nil, fmt.Errorf("bmp: router %q keeps no stale routes", rc.Name)
+		}
 		r, err := s.router(addr)
 		if err != nil {
 			return nil, fmt.Errorf("bmp: %w", err)
 		}
-		return r.adopt(table, c)
+		p, err := r.adopt(table, c)
+		if err != nil {
+			s.forget(r)
+		}
+		return p, err
 	}
 	return nil, fmt.Errorf("bmp: peer %q is none of a configured router", c.Name)
 }

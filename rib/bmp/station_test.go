@@ -462,6 +462,26 @@ func TestAdopt(t *testing.T) {
 	s.has("default", "lab/127.78.1.5/192.0.2.1/post", 0)
 }
 
+// strict is a policy that takes nothing.
+type strict struct{}
+
+func (strict) Check(netip.Prefix, *rib.Attrs) rib.Reject { return rib.RejectPrefix }
+
+// What was saved goes through the policy of now, not that of then.
+func TestAdoptedRoutesAreJudged(t *testing.T) {
+	c := r1
+	c.StaleTime, c.Import = time.Hour, "strict"
+	s := prepare(t, nil, rib.Options{}, func(string, Peer) (rib.Import, error) { return strict{}, nil }, c)
+	p, err := s.Adopt("default", rib.PeerConfig{Name: "r1/192.0.2.1/pre", Kind: rib.KindBMP, Addr: peer1, AS: peerAS})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Restore(rib.Update{Reach: []rib.NLRI{{Prefix: netip.MustParsePrefix("10.0.0.0/8")}}})
+	if got := p.Status(); got.Rejected[rib.RejectPrefix] != 1 {
+		t.Errorf("rejected %v", got.Rejected)
+	}
+}
+
 func TestConfigurationErrors(t *testing.T) {
 	at := netip.MustParseAddr
 	for want, c := range map[string]Config{

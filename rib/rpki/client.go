@@ -337,6 +337,9 @@ func (x *exchange) end(m *rtr.RTREndOfData, pdu []byte) error {
 			return refusal(x.version, err)
 		}
 	}
+	if table.Len() > x.limit {
+		return &pduError{rtr.INTERNAL_ERROR, nil, fmt.Sprintf("more than %d prefixes", x.limit)}
+	}
 	x.table, x.of, x.serial = table, x.version, m.SerialNumber
 	x.intervals = intervalsOf(pdu, x.fallback)
 	x.phase, x.delta, x.next = idle, delta{}, time.Now().Add(x.intervals.Refresh)

@@ -256,17 +256,21 @@ func (s *Saver) save(now time.Time) (w *writer, err error) {
 	err = replace(s.options.Path, func(to io.Writer) error {
 		w = newWriter(to, now)
 		for i, g := range generations {
-			w.table(names[i], g, s.staleSince)
+			w.table(names[i], g, func(p *rib.Peer) time.Time { return s.staleSince(p, now) })
 		}
 		return w.end()
 	})
 	return w, err
 }
 
-// staleSince tells since when a peer has its stale routes. Those that were restored are as old as
-// they were, so that saving them again makes them no younger.
-func (s *Saver) staleSince(p *rib.Peer) time.Time {
+// staleSince tells since when a peer has the stale routes of a generation. Those that were restored
+// are as old as they were, so that saving them again makes them no younger. A peer that has none
+// any more has announced them all again since the generation was made: a moment ago, so now.
+func (s *Saver) staleSince(p *rib.Peer, now time.Time) time.Time {
 	status := p.Status()
+	if status.StaleSince.IsZero() {
+		return now
+	}
 	if m, restored := s.stillRestored(p, status); restored {
 		return m.since
 	}

@@ -302,6 +302,29 @@ func TestLossAfterRestart(t *testing.T) {
 	})
 }
 
+// A save may come between the peer's End-of-RIB and the generation that is made of it: the stale
+// routes of the generation are right then, and not to be dropped as too old.
+func TestSaveBehindTheEndOfRIB(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "saved")
+	s := newService(t, []string{"default"}, somePeers...)
+	saver, _ := s.restored(t, path)
+	s.announce(t, "a")
+	save(t, saver)
+
+	s = newService(t, []string{"default"}, somePeers...)
+	saver, _ = s.restored(t, path)
+	a := s.tables["default"].peers["a"]
+	a.Up(rib.Session{IPv4: true, KeepIPv4: true})
+	s.publish(t)
+	a.Apply(rib.Update{Reach: []rib.NLRI{{Prefix: netip.MustParsePrefix("10.0.0.0/16")}}})
+	a.EndOfRIB(false)
+	save(t, saver)
+	s = newService(t, []string{"default"}, somePeers...)
+	if _, r := s.restored(t, path); r.Routes != [NumFates]int{Given: 1} {
+		t.Errorf("restored %v", r.Routes)
+	}
+}
+
 // What a crash left is removed; what another process writes, and other files, are not.
 func TestTemporaryFilesOfACrash(t *testing.T) {
 	dir := t.TempDir()
