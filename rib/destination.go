@@ -91,6 +91,19 @@ func (d *destination) usable() bool {
 
 // Paths are numbered: the first is 0, the others follow.
 
+// pathsOf counts the paths of a peer.
+func (d *destination) pathsOf(peer uint16) (n int) {
+	if d.first.exists() && d.first.peer == peer {
+		n++
+	}
+	for _, x := range d.others() {
+		if x.peer == peer {
+			n++
+		}
+	}
+	return n
+}
+
 // find gives the number of the path of a peer and identifier, -1 for none.
 func (d *destination) find(peer uint16, id uint32) int {
 	if d.first.exists() && d.first.peer == peer && d.first.id == id {

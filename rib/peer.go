@@ -56,6 +56,7 @@ type Peer struct {
 	staleSince  time.Time
 	rejected    [NumRejects]int // paths by reason, those accepted among them
 	updates     uint64
+	crowded     uint64 // announcements left out: too many paths to a prefix
 	endOfRIB4   bool
 	endOfRIB6   bool
 	loaded      bool
@@ -496,7 +497,7 @@ func (p *Peer) status() PeerStatus {
 	s := PeerStatus{
 		Name: p.config.Name, Kind: p.config.Kind, Addr: p.config.Addr, AS: p.config.AS,
 		RouterID: p.session.RouterID, State: p.state, Since: p.changed, LastError: p.lastError,
-		V4: p.paths[0], V6: p.paths[1], Updates: p.updates,
+		V4: p.paths[0], V6: p.paths[1], Updates: p.updates, Crowded: p.crowded,
 		EndOfRIB4: p.endOfRIB4, EndOfRIB6: p.endOfRIB6, Loaded: p.loaded, Awaited: p.awaited.Load(),
 		Stale4: p.stale[0], Stale6: p.stale[1], Rejected: p.rejected,
 	}

@@ -160,3 +160,30 @@ func TestLoadingDoesNotRestWhilePeersWait(t *testing.T) {
 		}
 	})
 }
+
+// A peer has a bounded number of paths to a prefix; another one's are its own, and a path that goes makes room.
+func TestPathsOfAPeerToAPrefixAreBounded(t *testing.T) {
+	b := pressed(t, -1)
+	other := b.add(rib.PeerConfig{Name: "other", Kind: rib.KindBGP})
+	p := netip.MustParsePrefix("10.0.0.0/8")
+	many := rib.Update{}
+	for id := range uint32(rib.MaxPaths + 10) {
+		many.Reach = append(many.Reach, rib.NLRI{Prefix: p, PathID: id})
+	}
+	b.peer.Apply(many)
+	other.Apply(many)
+	b.peer.Apply(many) // what is there is replaced
+	for _, peer := range []*rib.Peer{b.peer, other} {
+		if s := peer.Status(); s.V4 != rib.MaxPaths {
+			t.Errorf("%s: %d paths", s.Name, s.V4)
+		}
+	}
+	if got := b.peer.Status().Crowded; got != 20 {
+		t.Errorf("%d left out, want 20", got)
+	}
+	b.peer.Apply(rib.Update{Unreach: many.Reach[:1]})
+	b.peer.Apply(rib.Update{Reach: many.Reach[rib.MaxPaths : rib.MaxPaths+1]})
+	if s := b.peer.Status(); s.V4 != rib.MaxPaths || s.Crowded != 20 {
+		t.Errorf("%d paths, %d left out", s.V4, s.Crowded)
+	}
+}

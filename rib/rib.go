@@ -85,6 +85,7 @@ type PeerStatus struct {
 	LastError string // why it is down or stale, empty otherwise
 	V4, V6    int    // routes in its Adj-RIB-In
 	Updates   uint64 // messages or records applied
+	Crowded   uint64 // announcements left out, of more than MaxPaths to a prefix
 	EndOfRIB4 bool
 	EndOfRIB6 bool
 	Loaded    bool // the first load is complete

@@ -248,6 +248,10 @@ func (r *RIB) Reevaluate() {
 	}
 }
 
+// MaxPaths is how many paths a peer may have to a prefix (ADD-PATH). They are searched one after the other under the lock
+// that all peers share, so a peer with very many would hold all others up.
+const MaxPaths = 64
+
 // announce puts in a path of p, which check may reject; attrs are the path's. It is called under
 // the lock.
 func (r *RIB) announce(p *Peer, prefix netip.Prefix, x path, check Import, attrs *Attrs) {
@@ -273,6 +277,13 @@ func (r *RIB) announce(p *Peer, prefix netip.Prefix, x path, check Import, attrs
 	i := d.find(x.peer, x.id)
 	if i >= 0 {
 		r.replace(p, h, d, i, x)
+		return
+	}
+	if len(d.others())+1 >= MaxPaths && d.pathsOf(x.peer) >= MaxPaths {
+		p.crowded++
+		if p.crowded&(p.crowded-1) == 0 {
+			r.log.Warn("a peer has too many paths to a prefix: further ones are left out", "peer", p.config.Name, "prefix", k.prefix(), "paths", MaxPaths, "left_out", p.crowded)
+		}
 		return
 	}
 	was := d.usable()

@@ -88,7 +88,7 @@ func TestLongLifeDoesNotBeginAnew(t *testing.T) {
 		if p.Status().V4 != 1 {
 			t.Fatal("gone too early")
 		}
-		time.Sleep(lost.Add(time.Hour + 2*time.Minute).Sub(time.Now()))
+		time.Sleep(time.Until(lost.Add(time.Hour + 2*time.Minute)))
 		synctest.Wait()
 		if n := p.Status().V4; n != 0 {
 			t.Errorf("%d routes %v after the loss", n, time.Since(lost))

@@ -376,7 +376,7 @@ func (c *conn) tooMany() *fsm.Notification {
 			p.mu.Unlock()
 			p.log.Error("bgp peer announces too many prefixes", "family", families[f], "limit", limit, "restart", cfg.MaxPrefixesRestart)
 			end := cease(ceaseMaxPrefixes, reason)
-			end.Data = binary.BigEndian.AppendUint32([]byte{0, byte(f + 1), 1}, uint32(min(limit, math.MaxUint32)))
+			end.Data = binary.BigEndian.AppendUint32([]byte{0, byte(f + 1), 1}, uint32(min(uint64(limit), math.MaxUint32)))
 			return end
 		case n > limit/100*cfg.MaxPrefixesWarn+limit%100*cfg.MaxPrefixesWarn/100 && !c.warned[f].Swap(true):
 			p.warnings.Add(1)
