@@ -97,7 +97,7 @@ func TestFRRMirrors(t *testing.T) {
 			}
 			t.Run(name+line, func(t *testing.T) {
 				port := freePort(t, routerAddr)
-				c := RouterConfig{Name: "frr", Addr: routerAddr, StaleTime: time.Hour}
+				c := RouterConfig{Name: "frr", Addr: routerAddr, View: view, StaleTime: time.Hour}
 				if listens {
 					c.Port = freePort(t, routerAddr)
 				} else {
