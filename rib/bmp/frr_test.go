@@ -186,7 +186,7 @@ func TestFRRWithAddPath(t *testing.T) {
 		t.Fatalf("version of bgpd: %v: %s", err, version)
 	}
 	port := freePort(t, routerAddr)
-	c := RouterConfig{Name: "frr", Addr: loopback, NoAddPath: major < 10}
+	c := RouterConfig{Name: "frr", Addr: loopback, View: ViewPre, NoAddPath: major < 10}
 	s := start(t, nil, c)
 	startFRR(t, port, customer, []string{" neighbor " + customer.String() + " soft-reconfiguration inbound"}, []string{
 		fmt.Sprintf("bmp connect %s port %d min-retry 100 max-retry 1000", stationAddr, s.Addrs()[0].Port()), "bmp monitor ipv4 unicast pre-policy"})
