@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # From the start of `ribwarp serve` to its first answer, with a saved generation of a full table that BIRD announced
-# and no peer there; then the file's size and what saving took. Writes restart.txt beside itself. Needs bird (2.x), bc and curl.
+# and no peer there; and the size of the file. Writes restart.txt beside itself. Needs bird (2.x), bc and curl.
 # RIBWARP_DATA is the folder of the real data, MACHINE what the file says it ran on.
 #
 #   docs/benchmarks/restart.sh [RUNS]
@@ -63,7 +63,6 @@ measure() {
 	wait "$service" || true
 	kill "$bird"
 	wait "$bird" || true
-	grep -o 'msg="*[^"]*saved.*' "$dir/log" | tail -1 || true
 	echo "file: $(stat -c %s "$dir/saved") bytes"
 	for run in $(seq "$runs"); do
 		start=$(date +%s.%N)
