@@ -25,7 +25,7 @@ protocol device {}
 include "$dir/static4.conf";
 include "$dir/static6.conf";
 protocol bgp {
-	local 127.77.0.$i port 17902 as 6450$i;
+	local 127.77.0.$i port 1790$i as 6450$i;
 	neighbor 127.77.0.1 port 17901 as 64501;
 	multihop;
 	connect delay time 1;
@@ -33,7 +33,7 @@ protocol bgp {
 	ipv6 { import none; export all; next hop address 2001:db8::$i; };
 }
 EOF
-	peers+="protocol bgp peer$i { local 127.77.0.1 port 17901 as 64501; neighbor 127.77.0.$i port 17902 as 6450$i; multihop; passive;
+	peers+="protocol bgp peer$i { local 127.77.0.1 port 17901 as 64501; neighbor 127.77.0.$i port 1790$i as 6450$i; multihop; passive;
 		ipv4 { import all; export none; }; ipv6 { import all; export none; }; }
 "
 done
