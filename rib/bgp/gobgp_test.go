@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	api "github.com/osrg/gobgp/v3/api"
 	gobgplog "github.com/osrg/gobgp/v3/pkg/log"
@@ -66,7 +67,19 @@ func startGoBGP(t *testing.T, listen int32, remote uint32) gobgpPeer {
 	return g
 }
 
-func (g gobgpPeer) stop() { _ = g.StopBgp(context.Background(), &api.StopBgpRequest{}) }
+// stop waits for GoBGP with a bound: its own loop may wait for a session that waits for the test.
+func (g gobgpPeer) stop() {
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		_ = g.StopBgp(context.Background(), &api.StopBgpRequest{})
+	}()
+	select {
+	case <-stopped:
+	case <-time.After(time.Minute):
+		g.t.Error("GoBGP did not stop within a minute")
+	}
+}
 
 // path is a path to a prefix as GoBGP's API has it.
 func (g gobgpPeer) path(prefix string, id uint32, withdraw bool) *api.Path {

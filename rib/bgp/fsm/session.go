@@ -110,6 +110,7 @@ type Session struct {
 	buf      []byte // buf[r:w] is read and not handled
 	r, w     int
 	left     time.Duration // of the hold timer
+	looks    time.Time     // until when it looks for more, as it has expired; zero before
 	extended bool          // long messages are negotiated
 
 	out        chan []byte        // messages for the writing goroutine
@@ -181,9 +182,9 @@ func (s *Session) read() {
 			if n := s.handler.Update(body); n != nil {
 				s.object(n)
 			}
-			s.left = s.holdTimer()
+			s.restartHoldTimer()
 		case kind == msgKeepalive && s.state == established:
-			s.left = s.holdTimer()
+			s.restartHoldTimer()
 		case kind == msgRefresh && s.state == established:
 			s.refresh(body)
 		case kind == msgNotification:
@@ -216,7 +217,8 @@ func (s *Session) opened(body []byte) {
 		return
 	}
 	s.state = openConfirm
-	if s.left = s.holdTime; s.holdTime == 0 {
+	s.restartHoldTimer()
+	if s.holdTime == 0 {
 		s.left = s.local.OpenTimeout // RFC 4271 has no limit here, and a connection needs one
 	}
 	s.mu.Lock()
@@ -232,7 +234,8 @@ func (s *Session) opened(body []byte) {
 
 // establish brings the session up.
 func (s *Session) establish() {
-	s.state, s.left = established, s.holdTimer()
+	s.state = established
+	s.restartHoldTimer()
 	s.mu.Lock()
 	s.end.Established = time.Now()
 	s.keeps = s.open.Restart != nil
@@ -246,12 +249,11 @@ func (s *Session) establish() {
 	s.handler.Established(s)
 }
 
-// holdTimer is what the timer starts with.
-func (s *Session) holdTimer() time.Duration {
-	if s.holdTime == 0 {
-		return forever
+// restartHoldTimer has it start anew.
+func (s *Session) restartHoldTimer() {
+	if s.left, s.looks = s.holdTime, (time.Time{}); s.holdTime == 0 {
+		s.left = forever
 	}
-	return s.holdTime
 }
 
 // refresh handles a ROUTE-REFRESH of 3 bytes at least. To a request the answer is that the
@@ -310,7 +312,10 @@ func (s *Session) fill(n int) bool {
 	s.w = copy(s.buf, s.buf[s.r:s.w])
 	s.r = 0
 	since := time.Now()
-	deadline, looked := since.Add(s.left), false
+	deadline := since.Add(s.left)
+	if !s.looks.IsZero() {
+		deadline = s.looks
+	}
 	for s.readBefore(deadline) {
 		got, err := s.conn.Read(s.buf[s.w:])
 		s.w += got
@@ -318,8 +323,9 @@ func (s *Session) fill(n int) bool {
 		case s.w >= n:
 			s.left -= time.Since(since)
 			return true
-		case errors.Is(err, os.ErrDeadlineExceeded) && !looked:
-			looked, deadline = true, time.Now().Add(lastLook)
+		case errors.Is(err, os.ErrDeadlineExceeded) && s.looks.IsZero():
+			deadline = time.Now().Add(lastLook)
+			s.looks = deadline
 		case err != nil:
 			s.lost(err)
 			return false

@@ -84,6 +84,25 @@ func TestHoldTimer(t *testing.T) {
 	}
 }
 
+// TestHoldTimerUnderRefreshes: requests in quick succession, of which one is there whenever the
+// expired timer looks for more, do not keep a session up.
+func TestHoldTimerUnderRefreshes(t *testing.T) {
+	converse(t, us(), &recorder{}, func(k *talk) {
+		k.say(opening(30, mp4, refreshes), keepalive)
+		for range 10_000 {
+			time.Sleep(lastLook / 2)
+			if _, err := k.conn.Write(frame(5, 0, 1, 0, 1)); err != nil {
+				break
+			}
+		}
+		k.over()
+		mustBe(t, "reason", k.end.Reason, "the hold time is over: the peer has been silent")
+		if k.took < 30*time.Second || k.took > 30*time.Second+lastLook {
+			t.Errorf("the session took %v", k.took)
+		}
+	})
+}
+
 // TestSlowHandler has an UPDATE handled for an hour: the session stays up, since the peer is
 // not waited for, and KEEPALIVEs go out.
 func TestSlowHandler(t *testing.T) {
