@@ -290,6 +290,8 @@ type peerAnswer struct {
 	Stale      *families      `json:"stale,omitempty"`
 	StaleSince *time.Time     `json:"stale_since,omitempty"`
 	Rejected   map[string]int `json:"rejected,omitempty"`
+	// AttributeBytes is the memory of large sets of attributes, left out where there is none.
+	AttributeBytes int64 `json:"attribute_bytes,omitempty"`
 }
 
 // peers answers GET /api/v1/peers. Peers are as they are now, the generation is the newest one:
@@ -320,7 +322,7 @@ func (v *view) peerList() []rib.PeerStatus {
 func peerOf(p rib.PeerStatus) peerAnswer {
 	out := peerAnswer{
 		Name: p.Name, Kind: p.Kind, AS: p.AS, State: p.State, LastError: p.LastError,
-		Routes: families{p.V4, p.V6}, Updates: p.Updates, Loaded: p.Loaded, Awaited: p.Awaited,
+		Routes: families{p.V4, p.V6}, Updates: p.Updates, Loaded: p.Loaded, Awaited: p.Awaited, AttributeBytes: p.AttributeBytes,
 	}
 	out.EndOfRIB.IPv4, out.EndOfRIB.IPv6 = p.EndOfRIB4, p.EndOfRIB6
 	if p.Addr.IsValid() {

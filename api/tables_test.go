@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -243,6 +244,22 @@ func TestStaleAndRejectedRoutesAreShown(t *testing.T) {
 		if got := w.get(path).Body.String(); !strings.Contains(got, want) {
 			t.Errorf("%s: no %s in %s", path, want, got)
 		}
+	}
+}
+
+func TestAttributeBytesAreShown(t *testing.T) {
+	w, tables := newTablesWorld(t)
+	table := tables.All()[0]
+	p := addPeer(t, table.RIB, "edge", 64999)
+	attrs := announced(64999)
+	p.Apply(rib.Update{Reach: []rib.NLRI{{Prefix: netip.MustParsePrefix("192.0.2.0/24")}}, Attrs: attrs})
+	if got := w.get("/api/v1/peers").Body.String(); strings.Contains(got, "attribute_bytes") {
+		t.Errorf("a small set of attributes counts: %s", got)
+	}
+	attrs.Communities = rib.MakeCommunities(make([]uint32, 1000)...)
+	p.Apply(rib.Update{Reach: []rib.NLRI{{Prefix: netip.MustParsePrefix("192.0.2.0/24")}}, Attrs: attrs})
+	if got, want := w.get("/api/v1/peers").Body.String(), fmt.Sprintf(`"attribute_bytes":%d}`, p.AttributeBytes()); !strings.Contains(got, want) || p.AttributeBytes() < 4000 {
+		t.Errorf("no %s in %s", want, got)
 	}
 }
 

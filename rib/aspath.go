@@ -114,6 +114,16 @@ func (p ASPath) Origins() []uint32 {
 	return nil
 }
 
+// HasSet tells whether the path has a set, inside a confederation or not: RFC 9774 deprecates both.
+func (p ASPath) HasSet() bool {
+	for s, rest := p.cut(); s != ""; s, rest = rest.cut() {
+		if k := s.kind(); k == SegmentSet || k == SegmentConfedSet {
+			return true
+		}
+	}
+	return false
+}
+
 // Contains tells whether as is anywhere in the path, whatever the segment.
 func (p ASPath) Contains(as uint32) bool {
 	for s, rest := p.cut(); s != ""; s, rest = rest.cut() {

@@ -3,6 +3,7 @@ package rib
 import (
 	"net/netip"
 	"unique"
+	"unsafe"
 )
 
 // Origin codes of RFC 4271, section 5.1.1; lower is preferred.
@@ -29,6 +30,12 @@ type Attrs struct {
 	HasMED           bool
 	HasLocalPref     bool
 	HasOTC           bool
+}
+
+// size is the memory that a set of attributes takes, in bytes, but for what the allocator and
+// the interning add.
+func (a *Attrs) size() int {
+	return int(unsafe.Sizeof(*a)) + len(a.ASPath) + len(a.Communities) + len(a.LargeCommunities) + len(a.ExtCommunities)
 }
 
 // A RouterID is a BGP identifier in the 4 bytes that it has on the wire: a netip.Addr would be a

@@ -151,7 +151,7 @@ func BenchmarkWalk(b *testing.B) {
 	}{
 		{"Down", nil, func(p *rib.Peer) { p.Down("test") }},
 		{"Retain", nil, func(p *rib.Peer) { p.Retain("test") }},
-		{"LongLived", func(p *rib.Peer) { p.Retain("test") }, (*rib.Peer).LongLived},
+		{"LongLived", func(p *rib.Peer) { p.Retain("test") }, func(p *rib.Peer) { p.LongLived(false) }},
 		{"Sweep", func(p *rib.Peer) { p.Retain("test") }, func(p *rib.Peer) { p.Sweep(false) }},
 		{"MarkStale", nil, func(p *rib.Peer) { p.MarkStale(false) }},
 		{"SetImport, all stay", nil, func(p *rib.Peer) { p.SetImport(lengths{32, 128}) }},

@@ -34,6 +34,8 @@ const (
 	llgrStale
 	// unconfirmed: not announced again since an enhanced refresh began (RFC 7313).
 	unconfirmed
+	// heavy: its attributes take more than LightAttributes bytes (Peer.charge).
+	heavy
 
 	leastPreferred = longLived | llgrStale
 )
@@ -64,6 +66,7 @@ type destination struct {
 	hi, lo uint64 // with bits and isV6 the prefixKey
 	first  path
 	more   *[]path // paths beside the first, nil for none
+	fit    uint32  // how many paths may be chosen
 	bits   uint8
 	isV6   bool
 	dirty  bool // in RIB.dirty
@@ -85,8 +88,13 @@ func (d *destination) others() []path {
 }
 
 // usable tells whether any path may be chosen: whether the prefix has a best path.
-func (d *destination) usable() bool {
-	return d.first.usable() || slices.ContainsFunc(d.others(), path.usable)
+func (d *destination) usable() bool { return d.fit > 0 }
+
+// fits notes that a path comes (+1) or goes (-1).
+func (d *destination) fits(p path, by int) {
+	if p.usable() {
+		d.fit += uint32(by)
+	}
 }
 
 // Paths are numbered: the first is 0, the others follow.
@@ -125,6 +133,12 @@ func (d *destination) at(i int) path {
 }
 
 func (d *destination) set(i int, p path) {
+	d.fits(d.at(i), -1)
+	d.fits(p, +1)
+	d.put(i, p)
+}
+
+func (d *destination) put(i int, p path) {
 	if i == 0 {
 		d.first = p
 		return
@@ -134,6 +148,7 @@ func (d *destination) set(i int, p path) {
 }
 
 func (d *destination) add(p path) {
+	d.fits(p, +1)
 	if d.empty() {
 		d.first = p
 		return
@@ -144,9 +159,10 @@ func (d *destination) add(p path) {
 
 // remove takes path i away and puts the last one in its place.
 func (d *destination) remove(i int) {
+	d.fits(d.at(i), -1)
 	last := len(d.others())
 	if i != last {
-		d.set(i, d.at(last))
+		d.put(i, d.at(last))
 	}
 	switch last {
 	case 0:

@@ -16,3 +16,10 @@ func HandlesInUse(r *RIB) int {
 	defer r.mu.Unlock()
 	return int(r.dests.next) - 1 - len(r.dests.free)
 }
+
+// Crowds is the number of destinations with so many paths that they are found by an index.
+func Crowds(r *RIB) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.crowds)
+}

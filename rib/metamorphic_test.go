@@ -183,7 +183,8 @@ func (m *modelPeer) event(c choices) {
 	case 3, 4:
 		m.up(c)
 	case 5:
-		m.peer.LongLived()
+		m.peer.LongLived(false)
+		m.peer.LongLived(true)
 		m.each(func(_ rib.NLRI, r *modelRoute) bool {
 			forbidden := r.stale && !r.longLived && slices.Contains(r.attrs.Communities.Strings(), "65535:7")
 			r.longLived = r.stale

@@ -50,6 +50,9 @@ func TestASPathReadings(t *testing.T) {
 			if got := c.path.First(); got != c.first {
 				t.Errorf("First: %d, want %d", got, c.first)
 			}
+			if got, want := c.path.HasSet(), strings.ContainsAny(c.path.String(), "{["); got != want {
+				t.Errorf("HasSet: %t", got)
+			}
 			if got := c.path.Origins(); !slices.Equal(got, c.origins) {
 				t.Errorf("Origins: %d, want %d", got, c.origins)
 			}

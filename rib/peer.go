@@ -43,6 +43,7 @@ type Peer struct {
 	awaited atomic.Bool
 	// received is what Received gives: written under rib.mu, behind every message.
 	received [2]atomic.Int64
+	bytes    atomic.Int64 // what AttributeBytes gives, likewise
 
 	// Below: under rib.mu.
 	imports     Import // nil accepts all
@@ -55,15 +56,19 @@ type Peer struct {
 	unconfirmed [2]int // those that are
 	staleSince  time.Time
 	rejected    [NumRejects]int // paths by reason, those accepted among them
-	updates     uint64
-	crowded     uint64 // announcements left out: too many paths to a prefix
-	endOfRIB4   bool
-	endOfRIB6   bool
-	loaded      bool
-	gaveUp      bool
-	removed     bool
-	ended       int   // how often a session ended
-	attrs       Attrs // scratch of apply: what an Import looks at
+	// heavy counts the paths with each set of attributes that is charged for (charge), and charged
+	// adds up what the sets take.
+	heavy     map[Path]int
+	charged   int
+	updates   uint64
+	crowded   uint64 // announcements left out: too many paths to a prefix
+	endOfRIB4 bool
+	endOfRIB6 bool
+	loaded    bool
+	gaveUp    bool
+	removed   bool
+	ended     int   // how often a session ended
+	attrs     Attrs // scratch of apply: what an Import looks at
 }
 
 // Name is the peer's name, unique in its RIB.
@@ -208,7 +213,10 @@ func (p *Peer) path(u *Update) path {
 	}
 	x := path{attrs: unique.Make(u.Attrs), peer: p.index}
 	if u.Attrs.Communities.Contains(communityLLGRStale) {
-		x.marks = llgrStale
+		x.marks |= llgrStale
+	}
+	if u.Attrs.size() > LightAttributes {
+		x.marks |= heavy
 	}
 	if p.looped(u.Attrs.ASPath) {
 		x.reject = RejectLoop
@@ -316,26 +324,31 @@ func (p *Peer) Down(reason string) {
 // Retain tells that the session is lost and its routes are kept as stale, for Up to keep or
 // Sweep, LongLived or Down to end (RFC 4724, 4.2). What was stale already goes, so that no route
 // survives two restarts unconfirmed; long-lived stale routes may.
-func (p *Peer) Retain(reason string) {
+func (p *Peer) Retain(reason string) { p.RetainAgain(reason, false, false) }
+
+// RetainAgain is Retain, but what was stale already stays in the given families, for as long as the
+// caller has the time run on that they were kept for (RFC 8538, 4.1; RFC 9494, 4.2).
+func (p *Peer) RetainAgain(reason string, v4, v6 bool) {
 	was := ""
 	p.change(func() {
 		was = p.state
 		p.end(stateStale, reason)
 	})
-	p.rewrite(func(_ *destination, x path) path {
-		if was != stateStale && x.is(stale) && !x.is(longLived) {
+	again := [2]bool{v4, v6}
+	p.rewrite(func(d *destination, x path) path {
+		if was != stateStale && x.is(stale) && !x.is(longLived) && !again[family(d.isV6)] {
 			return path{}
 		}
 		return x.aged()
 	})
 }
 
-// LongLived makes the stale routes long-lived ones, which are chosen only where there is nothing
+// LongLived makes the stale routes of a family long-lived ones, which are chosen only where there is nothing
 // else; those whose NO_LLGR community forbids that are withdrawn (RFC 9494, 4.2).
-func (p *Peer) LongLived() {
-	p.rewrite(func(_ *destination, x path) path {
+func (p *Peer) LongLived(v6 bool) {
+	p.rewrite(func(d *destination, x path) path {
 		switch {
-		case !x.is(stale) || x.is(longLived):
+		case d.isV6 != v6 || !x.is(stale) || x.is(longLived):
 			return x
 		case x.attrs.Value().Communities.Contains(communityNoLLGR):
 			return path{}
@@ -466,6 +479,37 @@ func (p *Peer) count(x path, v6 bool, by int) {
 	if x.is(unconfirmed) {
 		p.unconfirmed[f] += by
 	}
+	if x.is(heavy) {
+		p.charge(x.attrs, by)
+	}
+}
+
+// LightAttributes is the size of a set of attributes, in bytes, up to which AttributeBytes does
+// not count it: 112 for what is of fixed size, the rest for AS path and communities. Most sets
+// are light, so to count the others costs next to nothing; and as a route has one set, light ones
+// are bounded with the number of routes.
+const LightAttributes = 256
+
+// charge notes that paths with a heavy set of attributes come or go. It is called under the lock.
+func (p *Peer) charge(set Path, by int) {
+	before := p.heavy[set]
+	switch after := before + by; {
+	case after > 0:
+		if p.heavy == nil {
+			p.heavy = make(map[Path]int)
+		}
+		p.heavy[set] = after
+		if before == 0 {
+			attrs := set.Value()
+			p.charged += attrs.size()
+		}
+	default:
+		attrs := set.Value()
+		p.charged -= attrs.size()
+		if delete(p.heavy, set); len(p.heavy) == 0 {
+			p.heavy = nil // a map never shrinks
+		}
+	}
 }
 
 // family numbers the families: IPv4 is 0.
@@ -481,6 +525,7 @@ func (p *Peer) counted() {
 	for f := range p.received {
 		p.received[f].Store(int64(p.paths[f] - p.stale[f]))
 	}
+	p.bytes.Store(int64(p.charged))
 }
 
 // Received is the number of routes that the session has announced and not withdrawn, by family;
@@ -488,6 +533,11 @@ func (p *Peer) counted() {
 func (p *Peer) Received() (v4, v6 int) {
 	return int(p.received[0].Load()), int(p.received[1].Load())
 }
+
+// AttributeBytes is the memory that the peer's sets of attributes take, stale routes' too, as far
+// as they are larger than LightAttributes. A set counts once however many of the peer's routes
+// have it, and for each peer that has it: interned, it is there once. It takes no lock.
+func (p *Peer) AttributeBytes() int64 { return p.bytes.Load() }
 
 // holds tells whether the peer has any path. It is called under the lock.
 func (p *Peer) holds() bool { return p.paths != [2]int{} }
@@ -499,7 +549,7 @@ func (p *Peer) status() PeerStatus {
 		RouterID: p.session.RouterID, State: p.state, Since: p.changed, LastError: p.lastError,
 		V4: p.paths[0], V6: p.paths[1], Updates: p.updates, Crowded: p.crowded,
 		EndOfRIB4: p.endOfRIB4, EndOfRIB6: p.endOfRIB6, Loaded: p.loaded, Awaited: p.awaited.Load(),
-		Stale4: p.stale[0], Stale6: p.stale[1], Rejected: p.rejected,
+		Stale4: p.stale[0], Stale6: p.stale[1], Rejected: p.rejected, AttributeBytes: int64(p.charged),
 	}
 	s.Rejected[Accepted] = 0
 	if s.Stale4+s.Stale6 > 0 {

@@ -96,4 +96,6 @@ type PeerStatus struct {
 	StaleSince     time.Time
 	// Rejected counts by reason the paths of V4 and V6 that are not chosen; none at Accepted.
 	Rejected [NumRejects]int
+	// AttributeBytes is what Peer.AttributeBytes gives.
+	AttributeBytes int64
 }

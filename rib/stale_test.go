@@ -130,7 +130,7 @@ func TestStaleSince(t *testing.T) {
 		time.Sleep(time.Minute)
 		b.peer.Retain("lost")
 		lost := time.Now()
-		for _, step := range []func(){func() {}, b.peer.LongLived, func() { b.peer.Up(keepAll) }} {
+		for _, step := range []func(){func() {}, func() { b.peer.LongLived(false) }, func() { b.peer.Up(keepAll) }} {
 			time.Sleep(time.Minute)
 			step()
 			if got := b.peer.Status().StaleSince; !got.Equal(lost) {
@@ -162,7 +162,8 @@ func TestConsecutiveRestarts(t *testing.T) {
 	if got := b.table(); len(got) != 1 || got[few[0].Prefix] != "a 1 stale" {
 		t.Errorf("%v, want the one that was announced in between", got)
 	}
-	b.peer.LongLived()
+	b.peer.LongLived(false)
+	b.peer.LongLived(true)
 	b.peer.Up(keepAll)
 	b.announce(1, few[1])
 	b.peer.Retain("and again")
@@ -179,12 +180,14 @@ func TestLongLivedStaleIsTheLastResort(t *testing.T) {
 	b.announce(1, few[:2]...)
 	b.peer.Apply(rib.Update{Reach: few[2:], Attrs: rib.Attrs{Communities: rib.MakeCommunities(1, noLLGR)}})
 	worse.Apply(rib.Update{Reach: few[:1], Attrs: rib.Attrs{HasLocalPref: true, LocalPref: 1}})
-	b.peer.LongLived() // nothing is stale
+	b.peer.LongLived(false)
+	b.peer.LongLived(true)
 	b.peer.Retain("lost")
 	if got, want := b.table(), (map[netip.Prefix]string{p(0): "a 1 stale", p(1): "a 1 stale", p(2): "a 0 stale"}); !maps.Equal(got, want) {
 		t.Errorf("stale: %v", got)
 	}
-	b.peer.LongLived()
+	b.peer.LongLived(false)
+	b.peer.LongLived(true)
 	if got, want := b.table(), (map[netip.Prefix]string{p(0): "worse 0", p(1): "a 1 stale"}); !maps.Equal(got, want) {
 		t.Errorf("long-lived stale: %v", got)
 	}
@@ -258,7 +261,8 @@ func TestRestartLosesNoRoute(t *testing.T) {
 		b.peer.Retain("killed")
 		check("retained")
 		if rng.IntN(2) == 0 {
-			b.peer.LongLived()
+			b.peer.LongLived(false)
+			b.peer.LongLived(true)
 			check("long-lived")
 		}
 		b.peer.Up(keepAll)
@@ -363,7 +367,8 @@ func TestOnePeersMethodsAtOnce(t *testing.T) {
 				case 4:
 					b.peer.Sweep(rng.IntN(2) == 0)
 				case 5:
-					b.peer.LongLived()
+					b.peer.LongLived(false)
+					b.peer.LongLived(true)
 				case 6:
 					filter.salt.Store(rng.Uint32N(30))
 					b.peer.Reconsider()
@@ -447,7 +452,7 @@ func TestDecisionSeesTheMomentItBegan(t *testing.T) {
 			b.rib.Reevaluate()
 			igp.do = func() {
 				for _, do := range []func(){
-					func() { peers[p].Retain("test") }, peers[p].LongLived, load, func() { peers[p].Down("test") },
+					func() { peers[p].Retain("test") }, func() { peers[p].LongLived(false); peers[p].LongLived(true) }, load, func() { peers[p].Down("test") },
 				}[rng.IntN(3):] {
 					do()
 				}

@@ -15,8 +15,13 @@ import (
 	"github.com/ribwarp/ribwarp/lpm"
 )
 
-// ErrPeerExists is what AddPeer returns for a name that is taken.
-var ErrPeerExists = errors.New("peer exists")
+// Errors of AddPeer.
+var (
+	// ErrPeerExists is what it returns for a name that is taken.
+	ErrPeerExists = errors.New("peer exists")
+	// ErrTableGone is what it returns once the RIB is closed: there may be another one of its name.
+	ErrTableGone = errors.New("the table is gone")
+)
 
 // IGPCost is the seam for the cost of the way to a next hop (RFC 4271 9.1.2.2 e). ok is false
 // where it is unknown. Without one every next hop costs the same. Safe for concurrent use.
@@ -54,21 +59,23 @@ type RIB struct {
 	// wake holds an item when there may be something to publish.
 	wake chan struct{}
 
-	mu    sync.Mutex // everything below, and the peers' state; held for microseconds
-	room  *sync.Cond // the publisher took what waited, or somebody need not wait any more
-	waits int        // who waits for room
-	index index
-	dests destinations
-	dirty []lpm.Handle // changed since the last snapshot, each once
-	since time.Time    // of the oldest change in dirty
-	v4    int          // destinations with a best path
-	v6    int
-	peers map[string]*Peer
+	mu     sync.Mutex // everything below, and the peers' state; held for microseconds
+	room   *sync.Cond // the publisher took what waited, or somebody need not wait any more
+	waits  int        // who waits for room
+	index  index
+	dests  destinations
+	crowds map[lpm.Handle]*crowd // of destinations with very many paths
+	dirty  []lpm.Handle          // changed since the last snapshot, each once
+	since  time.Time             // of the oldest change in dirty
+	v4     int                   // destinations with a best path
+	v6     int
+	peers  map[string]*Peer
 	// speakers are the peers by path.peer. The slice is replaced, never written: a snapshot
 	// goes on with the one it took.
 	speakers []speaker
 	full     bool // the log has told that no handle is free
 	closed   bool
+	vacant   time.Time // since when there is no peer; zero while there is one
 }
 
 // A speaker is what the decision asks about a peer. The zero speaker is an unused index.
@@ -92,7 +99,7 @@ func New(o Options) *RIB {
 	r := &RIB{
 		localAS: o.LocalAS, igp: o.IGP, log: o.Log, maxPending: o.MaxPending,
 		wake:  make(chan struct{}, 1),
-		index: newIndex(0, 0), dests: newDestinations(), peers: map[string]*Peer{},
+		index: newIndex(0, 0), dests: newDestinations(), crowds: map[lpm.Handle]*crowd{}, peers: map[string]*Peer{}, vacant: time.Now(),
 	}
 	r.room = sync.NewCond(&r.mu)
 	return r
@@ -108,10 +115,13 @@ func (r *RIB) Close() {
 }
 
 // AddPeer adds a source of routes, which is down until its Up. The error is ErrPeerExists for a
-// name that is taken.
+// name that is taken, or ErrTableGone.
 func (r *RIB) AddPeer(c PeerConfig) (*Peer, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.closed {
+		return nil, fmt.Errorf("add peer %q: %w", c.Name, ErrTableGone)
+	}
 	if _, taken := r.peers[c.Name]; taken {
 		return nil, fmt.Errorf("add peer %q: %w: choose another name", c.Name, ErrPeerExists)
 	}
@@ -123,7 +133,7 @@ func (r *RIB) AddPeer(c PeerConfig) (*Peer, error) {
 	}
 	p := &Peer{rib: r, config: c, index: uint16(i), state: stateDown, changed: time.Now()}
 	p.awaited.Store(c.Awaited)
-	r.peers[c.Name] = p
+	r.peers[c.Name], r.vacant = p, time.Time{}
 	r.setSpeaker(p.index, speaker{peer: p, routerID: c.RouterID})
 	return p, nil
 }
@@ -139,6 +149,9 @@ func (r *RIB) RemovePeer(p *Peer) {
 	p.removed = true // before the withdrawal, so that nothing is announced behind it
 	p.end(stateDown, "removed")
 	delete(r.peers, p.config.Name)
+	if len(r.peers) == 0 {
+		r.vacant = time.Now()
+	}
 	r.mu.Unlock()
 
 	p.withdrawAll()
@@ -248,8 +261,8 @@ func (r *RIB) Reevaluate() {
 	}
 }
 
-// MaxPaths is how many paths a peer may have to a prefix (ADD-PATH). They are searched one after the other under the lock
-// that all peers share, so a peer with very many would hold all others up.
+// MaxPaths is how many paths a peer may have to a prefix (ADD-PATH): all of them take part in each
+// decision, so a peer with very many would hold all others up.
 const MaxPaths = 64
 
 // announce puts in a path of p, which check may reject; attrs are the path's. It is called under
@@ -274,12 +287,12 @@ func (r *RIB) announce(p *Peer, prefix netip.Prefix, x path, check Import, attrs
 		r.index.set(k, h)
 	}
 	d := r.dests.at(h)
-	i := d.find(x.peer, x.id)
+	i := r.findPath(h, d, x.peer, x.id)
 	if i >= 0 {
 		r.replace(p, h, d, i, x)
 		return
 	}
-	if len(d.others())+1 >= MaxPaths && d.pathsOf(x.peer) >= MaxPaths {
+	if len(d.others())+1 >= MaxPaths && r.pathsOf(h, d, x.peer) >= MaxPaths {
 		p.crowded++
 		if p.crowded&(p.crowded-1) == 0 {
 			r.log.Warn("a peer has too many paths to a prefix: further ones are left out", "peer", p.config.Name, "prefix", k.prefix(), "paths", MaxPaths, "left_out", p.crowded)
@@ -287,7 +300,7 @@ func (r *RIB) announce(p *Peer, prefix netip.Prefix, x path, check Import, attrs
 		return
 	}
 	was := d.usable()
-	d.add(x)
+	r.addPath(h, d, x)
 	p.count(x, k.v6, +1)
 	if x.usable() {
 		r.countUsable(d, was)
@@ -306,7 +319,7 @@ func (r *RIB) withdraw(p *Peer, prefix netip.Prefix, id uint32) {
 		return
 	}
 	d := r.dests.at(h)
-	if i := d.find(p.index, id); i >= 0 {
+	if i := r.findPath(h, d, p.index, id); i >= 0 {
 		r.replace(p, h, d, i, path{})
 	}
 }
@@ -323,7 +336,7 @@ func (r *RIB) replace(p *Peer, h lpm.Handle, d *destination, i int, x path) {
 		p.count(x, d.isV6, +1)
 		d.set(i, x)
 	} else {
-		d.remove(i)
+		r.removePath(h, d, i)
 	}
 	p.count(old, d.isV6, -1) // behind the other, so that what stays stale is so since then
 	if old.shown() != x.shown() {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -20,6 +21,7 @@ const DefaultTable = "default"
 
 const (
 	defaultMaxTables = 64
+	defaultIdleTime  = 10 * time.Minute
 	maxTableName     = 128
 )
 
@@ -37,6 +39,8 @@ type TablesOptions struct {
 	RIB       Options          // of each
 	Publisher PublisherOptions // of each; Source is that of the default table, others have their name
 	Max       int              // tables, the default one among them; default 64
+	// IdleTime is how long a passing table may be without a peer before it is dropped; default 10 min.
+	IdleTime time.Duration
 }
 
 // A Table is a named RIB with its publisher and generations.
@@ -45,8 +49,9 @@ type Table struct {
 	RIB       *RIB
 	Publisher *Publisher
 
-	ended chan struct{} // closed when the publisher has; nil before it runs
-	stop  context.CancelFunc
+	passing bool          // dropped once it has been without a peer for long; under Tables.mu
+	ended   chan struct{} // closed when the publisher has; nil before it runs
+	stop    context.CancelFunc
 }
 
 // Peer gives a peer of the table by its name.
@@ -63,6 +68,8 @@ type Tables struct {
 	options TablesOptions
 	main    *Table // DefaultTable
 	ready   atomic.Bool
+	ended   chan struct{}  // closed by Close
+	ending  sync.WaitGroup // tables that were dropped
 
 	mu      sync.RWMutex // below
 	others  map[string]*Table
@@ -75,13 +82,16 @@ func NewTables(o TablesOptions) *Tables {
 	if o.Max <= 0 {
 		o.Max = defaultMaxTables
 	}
+	if o.IdleTime <= 0 {
+		o.IdleTime = defaultIdleTime
+	}
 	if o.RIB.Log == nil {
 		o.RIB.Log = slog.Default()
 	}
 	if o.Publisher.Log == nil {
 		o.Publisher.Log = o.RIB.Log
 	}
-	t := &Tables{options: o, others: map[string]*Table{}}
+	t := &Tables{options: o, others: map[string]*Table{}, ended: make(chan struct{})}
 	t.main = t.make(DefaultTable)
 	return t
 }
@@ -111,10 +121,18 @@ func CheckTableName(name string) error {
 	return nil
 }
 
-// Open gives a table, made where it is not there. A table that is made after Start is published at
-// once, as it is, and readiness does not wait for it. The error is ErrTooManyTables,
-// ErrTablesClosed or one of CheckTableName. An empty table takes about 6 MB of cells.
-func (t *Tables) Open(name string) (*Table, error) {
+// Open gives a table that stays until Release, made where it is not there. A table that is made
+// after Start is published at once, as it is, and readiness does not wait for it. Where there are
+// too many, a passing one without peers makes room. The error is ErrTooManyTables, ErrTablesClosed
+// or one of CheckTableName. An empty table takes about 6 MB of cells.
+func (t *Tables) Open(name string) (*Table, error) { return t.open(name, false) }
+
+// OpenPassing is Open for a table that nobody has named for good: once it has been without a peer
+// for TablesOptions.IdleTime, or where room is needed, it is dropped. Who adds a peer to it and
+// gets ErrTableGone has come too late and opens it again. One that stays, stays.
+func (t *Tables) OpenPassing(name string) (*Table, error) { return t.open(name, true) }
+
+func (t *Tables) open(name string, passing bool) (*Table, error) {
 	if name == DefaultTable {
 		return t.main, nil
 	}
@@ -123,20 +141,87 @@ func (t *Tables) Open(name string) (*Table, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
-	case t.others[name] != nil:
-		return t.others[name], nil
-	case t.closed:
+	if table := t.others[name]; table != nil {
+		table.passing = table.passing && passing
+		return table, nil
+	}
+	if t.closed {
 		return nil, fmt.Errorf("table %q: %w", name, ErrTablesClosed)
-	case 1+len(t.others) >= t.options.Max:
+	}
+	if 1+len(t.others) >= t.options.Max && !t.makeRoom() {
 		return nil, fmt.Errorf("table %q: %w: there are %d", name, ErrTooManyTables, t.options.Max)
 	}
 	table := t.make(name)
+	table.passing = passing
 	t.others[name] = table
 	if t.started {
 		table.run()
 	}
 	return table, nil
+}
+
+// makeRoom drops the passing table that has been without peers for longest. It is called under the
+// lock.
+func (t *Tables) makeRoom() bool {
+	var idle *Table
+	var longest time.Duration
+	for _, table := range t.others {
+		if d, vacant := table.RIB.idle(); table.passing && vacant && (idle == nil || d > longest) {
+			idle, longest = table, d
+		}
+	}
+	return idle != nil && t.dropIdle(idle, 0)
+}
+
+// dropIdle drops a table that has been without a peer for so long. It is called under the lock.
+func (t *Tables) dropIdle(table *Table, d time.Duration) bool {
+	if t.closed || !table.RIB.closeIdle(d) {
+		return false
+	}
+	delete(t.others, table.Name)
+	t.ending.Go(table.end) // which waits for a generation that is being built
+	t.options.RIB.Log.Info("table dropped: nothing feeds it", "table", table.Name)
+	return true
+}
+
+// Release makes a table a passing one. Without peers it is dropped at once. The default table stays.
+func (t *Tables) Release(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if table := t.others[name]; table != nil {
+		table.passing = true
+		t.dropIdle(table, 0)
+	}
+}
+
+// dropAllIdle drops passing tables that have been without a peer for too long.
+func (t *Tables) dropAllIdle() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, table := range t.others {
+		if table.passing {
+			t.dropIdle(table, t.options.IdleTime)
+		}
+	}
+}
+
+// idle tells for how long the RIB has been without a peer.
+func (r *RIB) idle() (d time.Duration, vacant bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Since(r.vacant), !r.vacant.IsZero()
+}
+
+// closeIdle closes the RIB if it has been without a peer for so long, so that none can come any more.
+func (r *RIB) closeIdle(d time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.vacant.IsZero() || time.Since(r.vacant) < d {
+		return false
+	}
+	r.closed = true
+	r.room.Broadcast()
+	return true
 }
 
 // Get gives a table if it is there.
@@ -176,6 +261,18 @@ func (t *Tables) Start() {
 	for _, table := range t.others {
 		table.run()
 	}
+	go func() {
+		often := time.NewTicker(max(t.options.IdleTime/10, time.Millisecond))
+		defer often.Stop()
+		for {
+			select {
+			case <-t.ended:
+				return
+			case <-often.C:
+				t.dropAllIdle()
+			}
+		}
+	}()
 }
 
 // run has the publisher run until end.
@@ -247,7 +344,9 @@ func (t *Tables) Close() {
 	if already {
 		return
 	}
+	close(t.ended)
 	for _, table := range all {
 		table.end()
 	}
+	t.ending.Wait()
 }

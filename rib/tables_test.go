@@ -184,6 +184,73 @@ func TestTablesAreBounded(t *testing.T) {
 	}
 }
 
+func TestPassingTablesGoWhereNothingFeedsThem(t *testing.T) {
+	tables := newTables(t, rib.TablesOptions{IdleTime: 50 * time.Millisecond})
+	passing := func(name string) *rib.Table {
+		t.Helper()
+		table, err := tables.OpenPassing(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return table
+	}
+	there := func() string { return strings.Join(names(tables.All())[1:], " ") }
+	fed, vrf := passing("fed"), passing("vrf")
+	stays := openTable(t, tables, "stays")
+	if passing("stays") != stays || openTable(t, tables, "named") != passing("named") {
+		t.Error("a table was made twice")
+	}
+	peer, first := listIn(t, fed, "router"), listIn(t, vrf, "router")
+	vrf.RIB.RemovePeer(first)
+	tables.Start()
+	eventually(t, "the table without a peer is gone", func() bool { return there() == "fed named stays" })
+	if _, err := vrf.RIB.AddPeer(rib.PeerConfig{Name: "late"}); !errors.Is(err, rib.ErrTableGone) {
+		t.Errorf("a peer in a table that is gone: %v", err)
+	}
+	if passing("vrf") == vrf {
+		t.Error("a table that was dropped came back")
+	}
+	eventually(t, "a peer in the new one", func() bool { // which may be gone in between
+		_, err := passing("vrf").RIB.AddPeer(rib.PeerConfig{Name: "late"})
+		return err == nil
+	})
+	fed.RIB.RemovePeer(peer)
+	eventually(t, "the table whose peer went is gone", func() bool { return there() == "named stays vrf" })
+	listIn(t, stays, "file")
+	tables.Release("stays")
+	tables.Release("named")
+	tables.Release(rib.DefaultTable)
+	if got := there(); got != "stays vrf" {
+		t.Errorf("tables behind Release: %s", got)
+	}
+}
+
+func TestPassingTablesMakeRoom(t *testing.T) {
+	tables := newTables(t, rib.TablesOptions{Max: 4, IdleTime: time.Hour})
+	for _, name := range []string{"a", "b"} {
+		table, err := tables.OpenPassing(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := listIn(t, table, "router")
+		if name == "b" {
+			table.RIB.RemovePeer(p)
+		}
+	}
+	openTable(t, tables, "c")
+	if _, err := tables.OpenPassing("d"); err != nil {
+		t.Errorf("a table without peers made no room: %v", err)
+	}
+	if got := names(tables.All()); !slices.Equal(got, []string{"default", "a", "c", "d"}) {
+		t.Errorf("tables %q", got)
+	}
+	d, _ := tables.Get("d")
+	listIn(t, d, "router")
+	if _, err := tables.OpenPassing("e"); !errors.Is(err, rib.ErrTooManyTables) {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestTableNames(t *testing.T) {
 	for _, name := range []string{"vrf", "edge1:65000:1", "Käse", strings.Repeat("x", 128)} {
 		if err := rib.CheckTableName(name); err != nil {
@@ -201,14 +268,20 @@ func TestTableNames(t *testing.T) {
 }
 
 func TestTablesAreSafeForConcurrentUse(t *testing.T) {
-	tables := newTables(t, rib.TablesOptions{Max: 5})
+	tables := newTables(t, rib.TablesOptions{Max: 3, IdleTime: time.Millisecond})
 	var running sync.WaitGroup
 	for i := range 4 {
 		running.Go(func() {
 			for n := range 50 {
 				name := fmt.Sprint("t", (i+n)%3)
-				if table, err := tables.Open(name); err == nil {
-					_ = table.RIB.Peers()
+				open := tables.Open
+				if n%2 == 0 {
+					open = tables.OpenPassing
+				}
+				if table, err := open(name); err == nil {
+					if p, err := table.RIB.AddPeer(rib.PeerConfig{Name: fmt.Sprint(i)}); err == nil {
+						table.RIB.RemovePeer(p)
+					}
 				}
 				tables.Ready()
 				tables.All()
@@ -217,6 +290,9 @@ func TestTablesAreSafeForConcurrentUse(t *testing.T) {
 				}
 				if n%7 == 0 {
 					tables.Drop(name)
+				}
+				if n%5 == 0 {
+					tables.Release(name)
 				}
 			}
 		})

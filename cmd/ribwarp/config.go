@@ -32,13 +32,18 @@ func (a *app) applyConfig(cmd *cobra.Command) error {
 	if a.configFile == "" {
 		return nil
 	}
+	if info, err := os.Stat(a.configFile); a.again && err == nil && !info.Mode().IsRegular() {
+		return runError{fmt.Errorf("config %s: it is no regular file, so it can be read once only", a.configFile)}
+	}
 	text, err := os.ReadFile(a.configFile)
 	if err != nil {
 		return runError{fmt.Errorf("config: %w", err)}
 	}
+	a.onCommandLine = make(map[string]bool)
+	cmd.Flags().Visit(func(f *pflag.Flag) { a.onCommandLine[f.Name] = true })
 	var file map[string]any
 	if _, err := toml.Decode(string(text), &file); err != nil {
-		return runError{fmt.Errorf("config %s: %w", a.configFile, err)}
+		return runError{fmt.Errorf("config %s: %w", a.configFile, readable(err))}
 	}
 	if a.sections, err = decodeSections(string(text)); err != nil {
 		return runError{fmt.Errorf("config %s: %w", a.configFile, err)}
@@ -62,8 +67,11 @@ func (c config) apply(cmd *cobra.Command, path string, table map[string]any) err
 		}
 		if sub, ok := value.(map[string]any); ok {
 			child := subcommand(cmd, key)
-			if child == nil {
-				return runError{fmt.Errorf("config %s: [%s%s]: there is no such command", c.file, path, key)}
+			switch {
+			case child == nil && path == serveName+".":
+				return runError{fmt.Errorf("config %s: [%s%s]: there is no such section: %s", c.file, path, key, instead(key, sectionNames))}
+			case child == nil:
+				return runError{fmt.Errorf("config %s: [%s%s]: there is no such command: %s", c.file, path, key, instead(key, commandNames(cmd)))}
 			}
 			if err := c.apply(child, path+key+".", sub); err != nil {
 				return err
@@ -75,7 +83,7 @@ func (c config) apply(cmd *cobra.Command, path string, table map[string]any) err
 			return runError{fmt.Errorf("config %s: key %q: it is for all commands: write %s above the first table", c.file, path+key, key)}
 		}
 		if flag == nil {
-			return runError{fmt.Errorf("config %s: unknown key %q: %s has no such flag", c.file, path+key, cmd.CommandPath())}
+			return runError{fmt.Errorf("config %s: unknown key %q: %s has no such flag: %s", c.file, path+key, cmd.CommandPath(), instead(key, c.keys(cmd, path)))}
 		}
 		if cmd != c.running && cmd.HasParent() {
 			continue
@@ -85,6 +93,30 @@ func (c config) apply(cmd *cobra.Command, path string, table map[string]any) err
 		}
 	}
 	return nil
+}
+
+func commandNames(cmd *cobra.Command) (names []string) {
+	for _, sub := range cmd.Commands() {
+		names = append(names, sub.Name())
+	}
+	return names
+}
+
+// keys are those that the table of a command may have.
+func (c config) keys(cmd *cobra.Command, path string) (keys []string) {
+	flags := cmd.LocalNonPersistentFlags()
+	if !cmd.HasParent() {
+		flags = cmd.PersistentFlags()
+	}
+	flags.VisitAll(func(f *pflag.Flag) {
+		if ownFlag(cmd, f.Name) != nil {
+			keys = append(keys, f.Name)
+		}
+	})
+	if path == serveName+"." {
+		keys = append(keys, sectionNames...)
+	}
+	return keys
 }
 
 func subcommand(cmd *cobra.Command, name string) *cobra.Command {
@@ -125,10 +157,19 @@ func setFlag(running *cobra.Command, flag *pflag.Flag, value any) error {
 			return fmt.Errorf("%v is not a string, number or boolean", v)
 		}
 		if err := running.Flags().Set(flag.Name, fmt.Sprint(v)); err != nil {
+			if is := flagTypes[flag.Value.Type()]; is != "" {
+				return fmt.Errorf("%#v is no %s", v, is)
+			}
 			return err
 		}
 	}
 	return nil
+}
+
+// flagTypes are the types of flags in words.
+var flagTypes = map[string]string{
+	"bool": "boolean: give true or false", "int": "number", "uint": "number from 0 on", "uint32": "number from 0 to 4294967295",
+	"uint64": "number from 0 on", "duration": `time such as "90s", "5m" or "24h"`,
 }
 
 func sortedKeys[V any](table map[string]V) []string {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -149,7 +151,7 @@ func TestPeersOfTheFileAreTextOrTables(t *testing.T) {
 func TestWrongSectionsNameFileAndKey(t *testing.T) {
 	edge := "[[serve.peer]]\naddress = \"192.0.2.1\"\nasn = 64501\n"
 	for _, c := range []struct{ name, text, want string }{
-		{"unknown key of a peer", edge + "speed = 3\n", `serve.peer, number 1: peer "192.0.2.1,asn=64501,speed=3": "speed" is unknown`},
+		{"unknown key of a peer", edge + "speed = 3\n", `serve.peer, number 1: 192.0.2.1: "speed" is unknown: there are active, address, asn`},
 		{"peer without address", "[[serve.peer]]\nasn = 64501\n", "address or prefix"},
 		{"peer with a length", "[[serve.peer]]\naddress = \"192.0.2.0/24\"\nasn = 64501\n", "an address has no length"},
 		{"prefix without limit", "[[serve.peer]]\nprefix = \"192.0.2.0/24\"\nasn = 64501\n", "limit is missing"},
@@ -196,6 +198,48 @@ func TestWrongSectionsNameFileAndKey(t *testing.T) {
 				t.Errorf("the file is not named: %q", stderr)
 			}
 		})
+	}
+}
+
+// What --check finds beside: addresses to listen at, and files. It opens no socket and writes nothing.
+func TestCheckLooksAtListenersAndFiles(t *testing.T) {
+	const peers = "asn = 64500\nrouter-id = \"192.0.2.10\"\npeer = [\"192.0.2.1,asn=64501,passive\"]\n"
+	dir := t.TempDir()
+	vrps := file(t, "vrps.json", `{"roas":[{"asn":"AS64999","prefix":"8.8.8.1/24","maxLength":24}]}`)
+	notOurs := file(t, "notes.txt", "something else")
+	for _, c := range []struct{ name, text, want string }{
+		{"no port", "listen = \"127.0.0.1\"\n", `key "serve.listen": "127.0.0.1": missing port`},
+		{"port out of range", "listen = \"127.0.0.1:65536\"\n", `"65536" is no port`},
+		{"no port at all", "listen = \"127.0.0.1:\"\n", `is no port`},
+		{"no address", "listen = \"127.0.0.256:80\"\n", `"127.0.0.256" is no IP address`},
+		{"IPv6 without brackets", "listen = \"2001:db8::1:80\"\n", `serve.listen`},
+		{"BGP", peers + "bgp-listen = [\"0.0.0.0:bgp-or-so\"]\n", `key "serve.bgp-listen": "0.0.0.0:bgp-or-so": "bgp-or-so" is no port`},
+		{"BMP", "[serve.bmp]\nlisten = [\"[::1]:1\", \"::1\"]\n", `key "serve.bmp.listen": "::1"`},
+		{"twice", "listen = \"127.0.0.1:179\"\n" + peers + "bgp-listen = [\"127.0.0.1:179\"]\n", `key "serve.bgp-listen": "127.0.0.1:179": listen listens at 127.0.0.1:179 already`},
+		{"all addresses", "listen = \"127.0.0.1:1790\"\n[serve.bmp]\nlisten = [\":1790\"]\n", `key "serve.bmp.listen": ":1790": listen listens at`},
+		{"one list", "[serve.bmp]\nlisten = [\"127.0.0.1:1\", \"127.0.0.1:1\"]\n", `[serve.bmp] listen listens at 127.0.0.1:1 already`},
+		{"VRPs that are not there", "[serve.rpki]\nfiles = [\"/none/vrps.json\"]\n", `key "serve.rpki.files": VRPs: stat /none/vrps.json`},
+		{"VRPs with an error", fmt.Sprintf("[serve.rpki]\nfiles = [%q]\n", vrps), `VRPs of ` + vrps + `: entry 1 of roas`},
+		{"folder that is not there", "[serve.snapshot]\nfile = \"/none/saved\"\n", `key "serve.snapshot.file": /none/saved: its folder /none is not there: make it`},
+		{"folder that is none", fmt.Sprintf("[serve.snapshot]\nfile = %q\n", vrps+"/saved"), `serve.snapshot.file`},
+		{"file of somebody else", fmt.Sprintf("[serve.snapshot]\nfile = %q\n", notOurs), `remove it or choose another path`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			config := file(t, "ribwarp.toml", "[serve]\n"+c.text)
+			code, stdout, stderr := call(t, "", "serve", "--check", "--config", config)
+			if code != exitFailed || stdout != "" || !strings.Contains(stderr, c.want) || !strings.Contains(stderr, "config "+config) {
+				t.Errorf("exit code %d, stdout %q, stderr %q, want %q", code, stdout, stderr, c.want)
+			}
+		})
+	}
+	config := file(t, "ribwarp.toml", fmt.Sprintf("[serve]\nlisten = \"127.0.0.1:0\"\n%sbgp-listen = [\"127.0.0.1:0\", \"[::1]:179\", \"127.0.0.1:179\", \"localhost:1790\"]\n[serve.snapshot]\nfile = %q\n", peers, filepath.Join(dir, "saved")))
+	mustCall(t, "", "serve", "--check", "--config", config)
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	// A flag of the command line is not the file's.
+	if code, _, stderr := call(t, "", "serve", "--check", "--config", config, "--listen", "nowhere"); code != exitUsage || !strings.Contains(stderr, `--listen "nowhere"`) {
+		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }
 

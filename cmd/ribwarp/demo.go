@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -45,7 +46,7 @@ some lookups, and how to ask for more; then it serves until interrupted.`,
 				return usagef("--prefixes %d: it is 10 to 2000000", o.prefixes)
 			}
 			if !cmd.Flags().Changed("log-level") { // what happens is told on stdout
-				a.log, _ = newLogger(a.stderr, "error", a.logFormat)
+				a.log, _ = newLogger(a.stderr, slog.LevelError, a.logFormat)
 			}
 			return a.demo(cmd.Context(), &o)
 		},

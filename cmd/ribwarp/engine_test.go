@@ -193,7 +193,7 @@ func TestEnginesAreClosedWhereACommandFails(t *testing.T) {
 	for _, args := range []string{
 		"bench --rib /nonexistent",
 		"serve --rib /nonexistent --listen 127.0.0.1:0",
-		"serve --listen nowhere",
+		"serve --listen 192.0.2.1:80",
 		"serve --peer 127.0.0.1,asn=64501,import=accept,passive --asn 64500 --router-id 192.0.2.1 --listen 127.0.0.1:0 --bgp-listen 192.0.2.1:179",
 	} {
 		if code, _, stderr := call(t, "", append(strings.Fields(args), "--engine", "cuda")...); code == exitOK {

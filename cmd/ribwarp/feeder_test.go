@@ -56,20 +56,36 @@ func (f *feeder) accept() {
 		if err != nil {
 			return
 		}
-		if err := f.open(conn); err != nil {
-			_ = conn.Close() // the service tries again
-			continue
-		}
-		go func() { // a speaker that does not read would end its session
-			_, _ = io.Copy(io.Discard, conn)
-		}()
-		go func() {
-			for err := error(nil); err == nil; _, err = conn.Write(bgpMessage(4, nil)) {
-				time.Sleep(20 * time.Second)
-			}
-		}()
-		f.up <- &feed{conn}
+		f.speak(conn)
 	}
+}
+
+// connect has the feeder connect itself.
+func (f *feeder) connect(tb testing.TB, to netip.AddrPort) {
+	tb.Helper()
+	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(f.addr, 0))}
+	conn, err := d.Dial("tcp", to.String())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	f.speak(conn)
+}
+
+// speak makes a session of a connection.
+func (f *feeder) speak(conn net.Conn) {
+	if err := f.open(conn); err != nil {
+		_ = conn.Close() // the service tries again
+		return
+	}
+	go func() { // a speaker that does not read would end its session
+		_, _ = io.Copy(io.Discard, conn)
+	}()
+	go func() {
+		for err := error(nil); err == nil; _, err = conn.Write(bgpMessage(4, nil)) {
+			time.Sleep(20 * time.Second)
+		}
+	}()
+	f.up <- &feed{conn}
 }
 
 // open goes through the exchange of OPENs.

@@ -81,6 +81,14 @@ func (f *files) open(p *plan, starts bool) (*fileChange, error) {
 		default:
 			c.restarted = append(c.restarted, title)
 		}
+		err := want.check()
+		if err == nil && want.path == "-" && !starts {
+			err = fmt.Errorf("route file of table %q: standard input is read at a start only", want.table)
+		}
+		if err != nil {
+			c.discard()
+			return nil, p.inConfig(err)
+		}
 		table, err := f.tables.Open(want.table)
 		if err == nil {
 			var source *input.Source
@@ -98,6 +106,23 @@ func (f *files) open(p *plan, starts bool) (*fileChange, error) {
 		c.removed = append(c.removed, x.String())
 	}
 	return c, nil
+}
+
+// adopt gives the peer for saved routes of a file that waits to be loaded, nil for none.
+func (f *files) adopt(table string, c rib.PeerConfig) *rib.Peer {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, renumbered := range []bool{false, true} {
+		for _, x := range f.waiting {
+			if x.routeFile.table != table {
+				continue
+			}
+			if p := x.source.Adopt(c, renumbered); p != nil {
+				return p
+			}
+		}
+	}
+	return nil
 }
 
 // String names a file for people.

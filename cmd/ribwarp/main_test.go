@@ -87,7 +87,7 @@ func TestWrongUseIsExitCode2(t *testing.T) {
 		{"serve peer without id", "serve --asn 64500 --peer 192.0.2.2,asn=64501", "--router-id"},
 		{"serve passive peer without port", "serve --asn 64500 --router-id 192.0.2.1 --peer 192.0.2.2,asn=64501,passive", "--bgp-listen"},
 		{"serve address without port", "serve --listen 127.0.0.1", `--listen "127.0.0.1": missing port`},
-		{"serve port out of range", "serve --listen 127.0.0.1:99999", `--listen "127.0.0.1:99999": invalid port`},
+		{"serve port out of range", "serve --listen 127.0.0.1:99999", `--listen "127.0.0.1:99999": "99999" is no port`},
 		{"serve ready timeout", "serve --ready-timeout -1s", "--ready-timeout -1s"},
 		{"demo prefixes", "demo --prefixes 1", "--prefixes 1"},
 	} {

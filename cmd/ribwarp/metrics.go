@@ -28,6 +28,8 @@ var (
 	collisionsDesc      = desc("bgp_collisions_total", "Connections of a peer that were closed for a better one.", "peer")
 	exceededDesc        = desc("bgp_max_prefix_exceeded_total", "Sessions that ended for too many routes.", "peer")
 	warnedDesc          = desc("bgp_max_prefix_warnings_total", "Times that a peer came near its most routes.", "peer")
+	heavyDesc           = desc("bgp_max_attribute_bytes_exceeded_total", "Sessions that ended for too much memory of path attributes.", "peer")
+	attributesDesc      = desc("bgp_attribute_bytes", "Memory of a peer's large sets of path attributes, which max-attribute-bytes bounds.", "peer")
 	refreshesDesc       = desc("bgp_refreshes_total", "Times that a peer was asked for all its routes again.", "peer")
 	refusedDesc         = desc("bgp_connections_refused_total", "Connections from addresses that are no peer's.")
 	refusedHalfOpenDesc = desc("bgp_half_open_refused_total", "Connections over the bounds of those that are not established.")
@@ -134,6 +136,8 @@ func (to sender) sessions(stats bgp.Stats) {
 		to.counter(collisionsDesc, p.Collisions, p.Name)
 		to.counter(exceededDesc, p.PrefixesExceeded, p.Name)
 		to.counter(warnedDesc, p.PrefixesWarnings, p.Name)
+		to.counter(heavyDesc, p.AttributesExceeded, p.Name)
+		to.gauge(attributesDesc, float64(p.AttributeBytes), p.Name)
 		to.counter(refreshesDesc, p.Refreshes, p.Name)
 		to.is(upDesc, p.Established, p.Name)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/ribwarp/ribwarp/rib/bmp"
 	"github.com/ribwarp/ribwarp/rib/policy"
 	"github.com/ribwarp/ribwarp/rib/rpki"
+	"github.com/ribwarp/ribwarp/rib/snapshot"
 )
 
 // A plan is what serve is to run, made of its flags and its sections and checked as a whole.
@@ -40,10 +41,10 @@ type routeFile struct{ table, path string }
 func (o *serveOptions) plan(vrps *rpki.Store) (*plan, error) {
 	p := &plan{serveOptions: o}
 	if o.readyTimeout < 0 {
-		return nil, usagef("--ready-timeout %v: it is positive, or 0 to wait for ever", o.readyTimeout)
+		return nil, o.wrong("ready-timeout", fmt.Errorf("%v: it is positive, or 0 to wait for ever", o.readyTimeout))
 	}
 	if o.maxTables < 1 {
-		return nil, usagef("--max-tables %d: there is one at least", o.maxTables)
+		return nil, o.wrong("max-tables", fmt.Errorf("%d: there is one at least", o.maxTables))
 	}
 	for _, path := range o.ribs {
 		p.files = append(p.files, routeFile{rib.DefaultTable, path})
@@ -55,6 +56,9 @@ func (o *serveOptions) plan(vrps *rpki.Store) (*plan, error) {
 		if err := p.planSections(o.sections, vrps); err != nil {
 			return nil, o.inConfig(err)
 		}
+	}
+	if err := p.checkListeners(); err != nil {
+		return nil, err
 	}
 	if p.policies == nil {
 		p.policies, _ = policy.Compile(policy.Config{}, nil) // nothing that could be wrong
@@ -83,21 +87,21 @@ func (p *plan) planPeers() (err error) {
 	}
 	if len(p.bgp.Peers) == 0 {
 		if len(o.bgpListen) > 0 {
-			return usagef("--bgp-listen accepts only the peers named with --peer: name at least one")
+			return o.wrong("bgp-listen", fmt.Errorf("%s: only configured peers may connect there: name at least one with peer", strings.Join(o.bgpListen, ",")))
 		}
 		return nil
 	}
 	p.sessions = true
 	p.bgp.ASN, p.bgp.Listen, p.bgp.HoldTime = o.asn, o.bgpListen, o.holdTime
 	if p.bgp.RouterID, err = netip.ParseAddr(o.routerID); err != nil || !p.bgp.RouterID.Is4() {
-		return usagef("--router-id %q: peers need an IPv4 address that identifies this router", o.routerID)
+		return o.wrong("router-id", fmt.Errorf("%q: peers need an IPv4 address that identifies this router, such as 192.0.2.1", o.routerID))
 	}
 	if o.asn == 0 {
-		return usagef("--asn: peers need to know the AS number of this router")
+		return o.wrong("asn", errors.New("is missing: peers need to know the AS number of this router"))
 	}
 	for _, peer := range p.bgp.Peers {
 		if peer.Passive && len(o.bgpListen) == 0 {
-			return usagef("peer %s waits for the peer to connect: say where with --bgp-listen", peerName(peer))
+			return o.wrong("bgp-listen", fmt.Errorf("is missing: peer %s waits for the peer to connect, and this says where", peerName(peer)))
 		}
 	}
 	return nil
@@ -266,19 +270,53 @@ func (p *plan) sources() string {
 	return strings.Join(source, ",")
 }
 
-// checkFiles looks whether the route files are there.
+// checkFiles looks whether the files are there that it would take, and can be used. What is large
+// is not read, and nothing is written.
 func (p *plan) checkFiles() error {
 	for _, f := range p.files {
-		if f.path == "-" {
-			continue
+		if err := f.check(); err != nil {
+			return p.inConfig(err)
 		}
-		info, err := os.Stat(f.path)
-		switch {
-		case err != nil:
-			return fmt.Errorf("route file of table %q: %w", f.table, err)
-		case info.IsDir():
-			return fmt.Errorf("route file of table %q: %s is a directory, not a file", f.table, f.path)
+	}
+	for _, path := range p.rpki.Files {
+		f, err := rpki.ReadFile(path)
+		if err == nil {
+			_, err = rpki.NewTable(f.VRPs)
 		}
+		if err != nil {
+			return p.inSection("rpki.files", err)
+		}
+	}
+	if p.snapshot.File != "" {
+		if err := snapshot.Check(p.snapshot.File); err != nil {
+			return p.inSection("snapshot.file", err)
+		}
+	}
+	return nil
+}
+
+// check looks whether a route file can be read. Nothing but a file will do: of a pipe nobody knows
+// whether it is ever written to, and whoever waits for it would wait with the reload and the end of
+// the service.
+func (f routeFile) check() error {
+	if f.path == "-" {
+		return nil
+	}
+	info, err := os.Stat(f.path)
+	switch {
+	case err != nil:
+	case info.IsDir():
+		err = fmt.Errorf("%s is a directory, not a file", f.path)
+	case !info.Mode().IsRegular():
+		err = fmt.Errorf("%s is no regular file but a pipe, device or socket: write what it gives to a file; for standard input give -", f.path)
+	default:
+		var opened *os.File
+		if opened, err = os.Open(f.path); err == nil {
+			_ = opened.Close()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("route file of table %q: %w", f.table, err)
 	}
 	return nil
 }

@@ -82,16 +82,21 @@ func (s *service) reload(o *serveOptions) (err error) {
 		return err
 	}
 	if was.asn != p.asn {
-		return fmt.Errorf("asn is %d and was %d: that takes a restart", p.asn, was.asn)
+		return p.failed("asn", fmt.Errorf("it is %d and was %d: that takes a restart", p.asn, was.asn))
 	}
 	if err := probe(s.ctx, p.bmp.Listen, was.bmp.Listen); err != nil {
-		return err
+		return p.inSection("bmp.listen", err)
 	}
 	defer func() {
 		if err != nil {
 			s.dropTables(p, was)
 		}
 	}()
+	for _, name := range p.tableNames() {
+		if _, err := s.tables.Open(name); err != nil {
+			return p.inConfig(err)
+		}
+	}
 	files, err := s.files.open(p, false)
 	if err != nil {
 		return err
@@ -99,7 +104,7 @@ func (s *service) reload(o *serveOptions) (err error) {
 	peers, err := s.reloadSessions(p)
 	if err != nil {
 		files.discard()
-		return err
+		return p.inConfig(err)
 	}
 	routers, err := s.reloadStation(p)
 	if err != nil {
@@ -110,10 +115,14 @@ func (s *service) reload(o *serveOptions) (err error) {
 		if _, again := s.reloadStation(was); again != nil {
 			s.app.log.Error("routers of before not there again", "error", again)
 		}
-		return err
+		return p.inConfig(err)
 	}
 	files.commit()
 	s.plan.Store(p)
+	if level, err := parseLevel(p.logLevel); err == nil && level != s.app.level.Level() { // else the default of who has none
+		s.app.level.Set(level)
+		s.app.log.Log(s.ctx, level, "log level changed", "level", p.logLevel)
+	}
 	if !reflect.DeepEqual(was.rpki, p.rpki) {
 		s.app.log.Info("sources of VRPs changed", "caches", p.rpki.Caches, "files", p.rpki.Files)
 		s.validate(p.rpki)
@@ -128,7 +137,7 @@ func (s *service) reload(o *serveOptions) (err error) {
 		}
 	}
 	s.app.log.Info("configuration reloaded", "policies", sortedKeys(p.policyNames()), "tables", p.tableNames())
-	if fixed := was.fixedChanges(p); len(fixed) > 0 {
+	if fixed := s.begun.fixedChanges(p); len(fixed) > 0 {
 		s.app.log.Warn("some changes take a restart, the running values stay", "keys", fixed)
 	}
 	return nil
@@ -183,7 +192,7 @@ func (s *service) reloadStation(p *plan) (changed, error) {
 	case station == nil && !p.station:
 		return changed{}, nil
 	case station == nil:
-		station, err := bmp.New(c, s.table, p.routerPolicy)
+		station, err := bmp.New(c, s.passingTable, p.routerPolicy)
 		if err != nil {
 			return changed{}, err
 		}
@@ -209,7 +218,7 @@ func probe(ctx context.Context, addrs, there []string) error {
 		if slices.Contains(there, addr) {
 			continue
 		}
-		l, err := listen(ctx, "[serve.bmp] listen", addr)
+		l, err := listen(ctx, addr)
 		if err != nil {
 			return err
 		}
@@ -218,15 +227,13 @@ func probe(ctx context.Context, addrs, there []string) error {
 	return nil
 }
 
-// dropTables drops the tables that the one plan names and the other does not, unless somebody is
+// dropTables drops the tables that the one plan names and the other does not, as soon as nobody is
 // in them. It is called under reloading.
 func (s *service) dropTables(was, is *plan) {
 	named := is.tableNames()
 	for _, name := range was.tableNames() {
-		t, ok := s.tables.Get(name)
-		if ok && !slices.Contains(named, name) && len(t.RIB.Peers()) == 0 {
-			s.tables.Drop(name)
-			s.app.log.Info("table dropped", "table", name)
+		if !slices.Contains(named, name) {
+			s.tables.Release(name)
 		}
 	}
 }
@@ -256,7 +263,7 @@ func (p *plan) policyNames() map[string]struct{} {
 	return names
 }
 
-// fixedChanges names the keys that differ and take a restart.
+// fixedChanges names the keys that take a restart and differ from those that the service began with.
 func (p *plan) fixedChanges(next *plan) (keys []string) {
 	for _, x := range []struct {
 		key     string
@@ -264,6 +271,7 @@ func (p *plan) fixedChanges(next *plan) (keys []string) {
 	}{
 		{"listen", p.listen != next.listen},
 		{"engine, devices, flavor, strides or destination-cache", p.engineOptions != next.engineOptions},
+		{"log-format", p.logFormat != next.logFormat},
 		{"strict", p.strict != next.strict},
 		{"ready-timeout", p.readyTimeout != next.readyTimeout},
 		{"max-tables", p.maxTables != next.maxTables},

@@ -150,7 +150,7 @@ func TestReloadLeavesSessionsUpThatAreAsBefore(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{general + kept + "[serve.rpki]\nchaches = [\"x:1\"]\n", "serve.rpki.chaches"},
 		{general + peer("kept", f2.port(), "127.0.0.2", `import = "nothing-like-it"`), "nothing-like-it"},
-		{strings.Replace(general, "64500", "64501", 1) + kept + policy, "asn is 64501"},
+		{strings.Replace(general, "64500", "64501", 1) + kept + policy, `serve.asn\": it is 64501 and was 64500`},
 		{general + kept + policy + "[[serve.table]]\nname = \"red\"\nrib = [\"/none/list.txt\"]\n", "/none/list.txt"},
 		{general + kept + policy + "[serve.bmp]\nlisten = [\"192.0.2.77:1\"]\n[[serve.bmp.router]]\naddress = \"127.0.0.9\"\n", "192.0.2.77"},
 		{general + kept + policy + "[", "toml"},
@@ -340,6 +340,108 @@ func TestReloadAddsAndRemovesRouters(t *testing.T) {
 	awaitText(t, url+"/api/v1/lookup/10.0.0.1?table=core", "no table")
 	if _, metrics := get(t, url+"/metrics"); strings.Contains(metrics, `router="core"`) {
 		t.Error("the router is still there")
+	}
+}
+
+// What is no regular file may never end, so nothing waits for it: neither a reload nor the end.
+func TestPipesAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	pipe, config := filepath.Join(dir, "pipe"), filepath.Join(dir, "ribwarp.toml")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	general := "[serve]\nlisten = \"127.0.0.1:0\"\nasn = 64500\nrouter-id = \"192.0.2.10\"\n"
+	section := func(key, path string) string { return general + fmt.Sprintf(key, path) }
+	const files = "rib = [%q]\n"
+	write(t, config, general)
+	url, log, stop := serveLogged(t, "--config", config)
+	await(t, url+"/readyz")
+	for _, c := range []struct{ text, want string }{
+		{section(files, pipe), "table \\\"default\\\": " + pipe + " is no regular file"},
+		{section(files, os.DevNull), os.DevNull + " is no regular file"},
+		{section(files, dir), dir + " is a directory"},
+		{section(files, "-"), "standard input is read at a start only"},
+		{section("[[serve.peer]]\naddress = \"127.0.0.2\"\nasn = 64502\nmd5-file = %q\n", pipe), "is no regular file"},
+	} {
+		write(t, config, c.text)
+		hangup(t, url, "failed")
+		if !strings.Contains(log.String(), c.want) || !strings.Contains(log.String(), config) {
+			t.Errorf("no %q in the log: %s", c.want, log)
+		}
+		if strings.Contains(c.text, "\"-\"") {
+			continue // a start takes it
+		}
+		if code, _, stderr := call(t, "", "serve", "--config", config); code != exitFailed || !strings.Contains(stderr, "regular file") && !strings.Contains(stderr, "directory") {
+			t.Errorf("at a start: exit code %d, %s", code, stderr)
+		}
+	}
+	write(t, config, section("[serve.rpki]\nfiles = [%q]\n", pipe)) // it may become a file
+	hangup(t, url, "good")
+	awaitThat(t, "the log names the file of VRPs", func() bool { return strings.Contains(log.String(), "VRPs of "+pipe+": it is no regular file") })
+	if err := os.Remove(config); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(pipe, config); err != nil {
+		t.Fatal(err)
+	}
+	hangup(t, url, "failed")
+	if want := config + ": it is no regular file"; !strings.Contains(log.String(), want) {
+		t.Errorf("no %q in the log: %s", want, log)
+	}
+	if code := stop(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestReloadChangesTheLogLevelAndNamesWhatItCannot(t *testing.T) {
+	config := file(t, "ribwarp.toml", "log-level = \"warn\"\n[serve]\nlisten = \"127.0.0.1:0\"\n")
+	url, log, stop := serveLogged(t, "--config", config)
+	defer stop()
+	write(t, config, "log-level = \"info\"\nlog-format = \"json\"\n[serve]\nlisten = \"127.0.0.1:1\"\nready-timeout = \"1m\"\nmax-tables = 5\nstrict = true\nflavor = \"list\"\n[serve.snapshot]\nfile = \"saved\"\n")
+	hangup(t, url, "good")
+	for _, want := range []string{"log level changed", "configuration reloaded", "take a restart", `keys="[listen engine, devices, flavor, strides or destination-cache log-format strict ready-timeout max-tables snapshot]"`} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("no %q in the log: %s", want, log)
+		}
+	}
+	write(t, config, "log-level = \"info\"\n[serve]\nlisten = \"127.0.0.1:0\"\n")
+	hangup(t, url, "good")
+	write(t, config, "log-level = \"error\"\n[serve]\nlisten = \"127.0.0.1:0\"\n")
+	before := log.String()
+	hangup(t, url, "good")
+	if after := log.String(); strings.Count(after, "take a restart") != 1 {
+		t.Errorf("what is as at the start takes no restart: %s", after)
+	}
+	if after := log.String(); strings.Contains(strings.TrimPrefix(after, before), "configuration reloaded") {
+		t.Errorf("still at the level of before: %s", after)
+	}
+}
+
+// Tables of a template go with what fed them and leave room for others.
+func TestTablesOfRoutersMakeRoom(t *testing.T) {
+	general := "[serve]\nlisten = \"127.0.0.1:0\"\nmax-tables = 2\n[serve.bmp]\nlisten = [\"127.0.0.1:0\"]\n"
+	router := func(name, addr string) string {
+		return fmt.Sprintf("[[serve.bmp.router]]\nname = %q\naddress = %q\noptional = true\ntable = \"{router}\"\n", name, addr)
+	}
+	config := file(t, "ribwarp.toml", general+router("a", "127.0.0.8"))
+	url, log, stop := serveLogged(t, "--config", config)
+	defer stop()
+	awaitText(t, url+"/api/v1/tables", `"name":"a"`)
+	hangup(t, url, "good") // its router is not connected, and configured
+	if _, body := get(t, url+"/api/v1/tables"); !strings.Contains(body, `"name":"a"`) {
+		t.Errorf("the table of a router that is not connected is gone: %s", body)
+	}
+	write(t, config, general)
+	hangup(t, url, "good")
+	write(t, config, general+router("b", "127.0.0.9")) // the default table and that of a are two
+	hangup(t, url, "good")
+	if _, body := get(t, url+"/api/v1/tables"); !strings.Contains(body, `"name":"b"`) || strings.Contains(body, `"name":"a"`) {
+		t.Errorf("tables %s; %s", body, log)
+	}
+	write(t, config, general+router("b", "127.0.0.9")+router("c", "127.0.0.10"))
+	hangup(t, url, "failed")
+	if !strings.Contains(log.String(), "too many tables") && !strings.Contains(log.String(), "3 tables") {
+		t.Errorf("log: %s", log)
 	}
 }
 

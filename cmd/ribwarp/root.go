@@ -44,7 +44,11 @@ type app struct {
 	logLevel       string
 	logFormat      string
 	log            *slog.Logger
-	sections       *sections // of the configuration file; nil without one
+	level          slog.LevelVar // of log
+	again          bool          // the command line is read another time, for a reload
+	sections       *sections     // of the configuration file; nil without one
+	// onCommandLine are the flags that a configuration file does not set.
+	onCommandLine map[string]bool
 	// serve is what the command serve does: runServe, but where the command line is read again.
 	serve func(context.Context, *serveOptions) error
 }
@@ -98,9 +102,15 @@ Exit codes: 0 done, 1 failed, 2 called wrongly.`,
 			if err := a.applyConfig(cmd); err != nil {
 				return err
 			}
-			log, err := newLogger(a.stderr, a.logLevel, a.logFormat)
-			a.log = log
-			return err
+			level, err := parseLevel(a.logLevel)
+			if err != nil {
+				return a.wrongLog("log-level", err)
+			}
+			a.level.Set(level)
+			if a.log, err = newLogger(a.stderr, &a.level, a.logFormat); err != nil {
+				return a.wrongLog("log-format", err)
+			}
+			return nil
 		},
 	}
 	pf := root.PersistentFlags()
@@ -144,19 +154,30 @@ func group(use, short string, subs ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, usagef("--log-level %q: use debug, info, warn or error", level)
+// wrongLog says that a flag of all commands is wrong, or the key of the configuration file.
+func (a *app) wrongLog(flag string, err error) error {
+	if a.sections != nil && !a.onCommandLine[flag] {
+		return runError{fmt.Errorf("config %s: key %q: %w", a.configFile, flag, err)}
 	}
-	o := &slog.HandlerOptions{Level: l}
+	return usagef("--%s %w", flag, err)
+}
+
+func parseLevel(text string) (level slog.Level, err error) {
+	if err := level.UnmarshalText([]byte(text)); err != nil {
+		return 0, fmt.Errorf("%q: use debug, info, warn or error", text)
+	}
+	return level, nil
+}
+
+func newLogger(w io.Writer, level slog.Leveler, format string) (*slog.Logger, error) {
+	o := &slog.HandlerOptions{Level: level}
 	switch format {
 	case "text":
 		return slog.New(slog.NewTextHandler(w, o)), nil
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, o)), nil
 	}
-	return nil, usagef("--log-format %q: use text or json", format)
+	return nil, fmt.Errorf("%q: use text or json", format)
 }
 
 // isTerminal says whether a person watches w.

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -180,6 +182,9 @@ func peerOfTable(keys map[string]any) (bgp.PeerConfig, error) {
 		}
 	}
 	p, err := bgp.ParsePeer(text)
+	if wrong := (*bgp.PeerError)(nil); errors.As(err, &wrong) {
+		return bgp.PeerConfig{}, fmt.Errorf("%v: %s", cmp.Or(keys["name"], address), tableProblem(wrong, keys))
+	}
 	if err == nil && hasPassword {
 		switch {
 		case p.MD5 != "":
@@ -190,6 +195,23 @@ func peerOfTable(keys map[string]any) (bgp.PeerConfig, error) {
 		p.MD5 = password
 	}
 	return p, err
+}
+
+// tableProblem says what is wrong with a peer to whoever has written it as a table.
+func tableProblem(e *bgp.PeerError, keys map[string]any) string {
+	known := append(bgp.PeerKeys(), "address", "prefix")
+	for _, key := range sortedKeys(keys) {
+		_, text := keys[key].(string)
+		switch {
+		case !slices.Contains(known, key):
+			return fmt.Sprintf("%q is unknown: %s", key, instead(key, known))
+		case e.Problem == key+" takes no value":
+			return key + " has to be true or false"
+		case e.Problem == key+" has no value" && !text:
+			return key + " has to be text or a number"
+		}
+	}
+	return e.Problem
 }
 
 // decodeSections reads the sections of a configuration file. An error names the key.
@@ -208,14 +230,20 @@ func decodeSections(text string) (*sections, error) {
 	}
 	for _, name := range sectionNames {
 		if value, ok := file.Serve[name]; ok {
-			if err := meta.PrimitiveDecode(value, targets[name]); err != nil {
-				return nil, fmt.Errorf("in serve.%s: %w", name, err)
+			err := meta.PrimitiveDecode(value, targets[name])
+			var of toml.ParseError
+			switch {
+			case err == nil:
+			case name == "peer" && errors.As(err, &of):
+				return nil, errors.New(of.Message) // its line is that of the last peer, whichever is wrong
+			default:
+				return nil, readable(err)
 			}
 		}
 	}
 	for _, key := range meta.Undecoded() { // peers have looked at all of theirs
 		if len(key) > 2 && key[0] == serveName && key[1] != "peer" && isSection(key[1]) {
-			return nil, fmt.Errorf("unknown key %q", key.String())
+			return nil, fmt.Errorf("unknown key %q: %s", key.String(), instead(key[len(key)-1], keysOf(reflect.TypeOf(targets[key[1]]), key[2:len(key)-1])))
 		}
 	}
 	names := map[string]bool{}

@@ -15,17 +15,20 @@ import (
 // fills them itself.
 type serveOptions struct {
 	tableOptions
-	listen       string
-	bgpListen    []string
-	asn          uint32
-	routerID     string
-	peers        []string
-	holdTime     time.Duration
-	readyTimeout time.Duration
-	maxTables    int
-	check        bool
-	configFile   string
-	sections     *sections // nil without a file
+	listen        string
+	bgpListen     []string
+	asn           uint32
+	routerID      string
+	peers         []string
+	holdTime      time.Duration
+	readyTimeout  time.Duration
+	maxTables     int
+	check         bool
+	logLevel      string
+	logFormat     string
+	configFile    string
+	onCommandLine map[string]bool // flags that the file does not set, for they are there
+	sections      *sections       // nil without a file
 }
 
 func (o *serveOptions) flags(fs *pflag.FlagSet) {
@@ -62,7 +65,8 @@ With --strict a route file with anything wrong in it ends the service at its sta
   ribwarp serve --config ribwarp.toml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.configFile, o.sections = a.configFile, a.sections
+			o.configFile, o.sections, o.onCommandLine = a.configFile, a.sections, a.onCommandLine
+			o.logLevel, o.logFormat = a.logLevel, a.logFormat
 			return a.serve(cmd.Context(), &o)
 		},
 	}
@@ -98,6 +102,29 @@ func (o *serveOptions) inConfig(err error) error {
 	return fmt.Errorf("config %s: [serve]: %w", o.configFile, err)
 }
 
+// inSection says that a key of a section of the configuration file is wrong.
+func (o *serveOptions) inSection(key string, err error) error {
+	return fmt.Errorf("config %s: key %q: %w", o.configFile, serveName+"."+key, err)
+}
+
+// wrong says that a flag is wrong, beginning with its value, or the key of the configuration file that has set it, or would have.
+func (o *serveOptions) wrong(flag string, err error) error {
+	if o.inFile(flag) {
+		return o.inSection(flag, err)
+	}
+	return usagef("--%s %w", flag, err)
+}
+
+// failed is wrong for what is right and does not work.
+func (o *serveOptions) failed(flag string, err error) error {
+	if o.inFile(flag) {
+		return o.inSection(flag, err)
+	}
+	return fmt.Errorf("--%s: %w", flag, err)
+}
+
+func (o *serveOptions) inFile(flag string) bool { return o.sections != nil && !o.onCommandLine[flag] }
+
 // check says what would run.
 func (a *app) check(o *serveOptions) error {
 	p, err := o.plan(rpki.NewStore())
@@ -108,14 +135,14 @@ func (a *app) check(o *serveOptions) error {
 		return err
 	}
 	if err := p.checkFiles(); err != nil {
-		return o.inConfig(err)
+		return err
 	}
 	return p.print(a.stdout)
 }
 
 // reread reads the command line and the configuration file once more.
 func (a *app) reread(ctx context.Context) (o *serveOptions, err error) {
-	b := &app{args: a.args, stdin: a.stdin, stdout: a.stdout, stderr: a.stderr, log: a.log}
+	b := &app{args: a.args, stdin: a.stdin, stdout: a.stdout, stderr: a.stderr, log: a.log, again: true}
 	b.serve = func(_ context.Context, got *serveOptions) error {
 		o = got
 		return nil

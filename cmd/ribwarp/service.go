@@ -35,6 +35,7 @@ type service struct {
 	tables   *rib.Tables
 	vrps     *rpki.Store
 	saver    *snapshot.Saver // nil where nothing is saved
+	begun    *plan           // what it was started by
 	listener net.Listener
 	server   *http.Server
 	ctx      context.Context // of everything that runs
@@ -77,6 +78,7 @@ func (a *app) startService(ctx context.Context, o *serveOptions) (_ *service, er
 	if p.sources() == "" && len(p.files) == 0 {
 		a.log.Warn("no source of routes: nothing will match; use --peer or --rib")
 	}
+	s.begun = p
 	s.plan.Store(p)
 	if err := s.prepare(p); err != nil {
 		return nil, err
@@ -84,8 +86,8 @@ func (a *app) startService(ctx context.Context, o *serveOptions) (_ *service, er
 	handler := s.handler()
 	s.server = api.NewServer(o.listen, handler, api.Limits{})
 	s.server.ErrorLog = slog.NewLogLogger(a.log.Handler(), slog.LevelWarn)
-	if s.listener, err = listen(ctx, "--listen", o.listen); err != nil {
-		return nil, err
+	if s.listener, err = listen(ctx, o.listen); err != nil {
+		return nil, o.failed("listen", err)
 	}
 	s.run("http", func() error { return s.server.Serve(s.listener) })
 	s.restore() // before the publishers run, or they would publish parts of it
@@ -116,7 +118,7 @@ func (s *service) prepare(p *plan) error {
 	if p.station {
 		c := p.bmp
 		c.Log = s.app.log
-		station, err := bmp.New(c, s.table, p.routerPolicy)
+		station, err := bmp.New(c, s.passingTable, p.routerPolicy)
 		if err != nil {
 			return err
 		}
@@ -137,9 +139,18 @@ func (s *service) prepare(p *plan) error {
 	return nil
 }
 
-// table is a bgp.TableFunc and a bmp.TableFunc.
+// table is a bgp.TableFunc: the configuration names the tables of its peers.
 func (s *service) table(name string) (*rib.RIB, error) {
 	t, err := s.tables.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return t.RIB, nil
+}
+
+// passingTable is a bmp.TableFunc: what the configuration does not name goes with its routers.
+func (s *service) passingTable(name string) (*rib.RIB, error) {
+	t, err := s.tables.OpenPassing(name)
 	if err != nil {
 		return nil, err
 	}
@@ -159,25 +170,14 @@ func (s *service) restore() {
 	if s.saver == nil {
 		return
 	}
+	if p := s.plan.Load(); p.snapshot.File != "" {
+		if err := snapshot.Check(p.snapshot.File); err != nil {
+			s.app.log.Error("the tables cannot be saved as it is now", "error", p.inSection("snapshot.file", err))
+		}
+	}
 	// Little of what a start makes is garbage, and looking for it took a quarter of the time.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
-	_, err := s.saver.Restore(s.ctx, func(table string, p snapshot.Peer) *rib.Peer {
-		if p.Kind == rib.KindBMP {
-			if station := s.station.Load(); station != nil {
-				// One that is not configured any more is unknown: its routes are dropped, and counted.
-				peer, err := station.Adopt(table, rib.PeerConfig{Name: p.Name, Kind: p.Kind, Addr: p.Addr, AS: p.AS, RouterID: p.RouterID})
-				if err == nil {
-					return peer
-				}
-			}
-		}
-		if t, ok := s.tables.Get(table); ok {
-			if peer, ok := t.Peer(p.Name); ok {
-				return peer
-			}
-		}
-		return nil
-	})
+	_, err := s.saver.Restore(s.ctx, s.savedPeer)
 	if err != nil {
 		s.app.log.Error("saved generation not used: the service learns all routes anew", "error", err)
 	}
@@ -187,18 +187,44 @@ func (s *service) restore() {
 	})
 }
 
+// savedPeer is a snapshot.Find. Of peers that are there only once they connect, or their file is
+// read, it makes those that the configuration still has; routes of others are dropped, and counted.
+func (s *service) savedPeer(table string, p snapshot.Peer) *rib.Peer {
+	if t, ok := s.tables.Get(table); ok {
+		if peer, ok := t.Peer(p.Name); ok {
+			return peer
+		}
+	}
+	c := rib.PeerConfig{Name: p.Name, Kind: p.Kind, Addr: p.Addr, AS: p.AS, RouterID: p.RouterID}
+	var peer *rib.Peer
+	var err error
+	switch sessions, station := s.sessions.Load(), s.station.Load(); {
+	case p.Kind == rib.KindBMP && station != nil:
+		peer, err = station.Adopt(table, c)
+	case p.Kind == rib.KindBGP && sessions != nil:
+		peer, err = sessions.Adopt(table, c)
+	default:
+		return s.files.adopt(table, c)
+	}
+	if err != nil {
+		s.app.log.Debug("saved routes have no peer", "table", table, "peer", p.Name, "error", err)
+		return nil
+	}
+	return peer
+}
+
 // startSessions sets going what talks to routers and caches.
 func (s *service) startSessions() error {
 	s.vrps.OnChange(s.reconsider)
 	s.validate(s.plan.Load().rpki)
 	if server := s.sessions.Load(); server != nil {
 		if err := server.Start(); err != nil {
-			return fmt.Errorf("--bgp-listen: %w", err)
+			return s.plan.Load().failed("bgp-listen", err)
 		}
 	}
 	if station := s.station.Load(); station != nil {
 		if err := station.Start(); err != nil {
-			return fmt.Errorf("[serve.bmp]: %w", err)
+			return s.plan.Load().inSection("bmp.listen", err)
 		}
 	}
 	return nil
@@ -240,19 +266,22 @@ func (s *service) handler() http.Handler {
 	}).Handler()
 }
 
-// listen opens a TCP port. An error says which flag names it.
-func listen(ctx context.Context, flag, addr string) (net.Listener, error) {
+// listen opens a TCP port.
+func listen(ctx context.Context, addr string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
-	var malformed *net.AddrError
-	switch {
-	case errors.As(err, &malformed):
-		return nil, usagef("%s %q: %s: give ADDRESS:PORT, such as 127.0.0.1:8080", flag, addr, malformed.Err)
-	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("%s %s: %w: another program listens there; stop it or choose another port", flag, addr, err)
-	case err != nil:
-		return nil, fmt.Errorf("%s %s: %w", flag, addr, err)
+	if err == nil {
+		return l, nil
 	}
-	return l, nil
+	advice := ""
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		advice = ": another program listens there; stop it or choose another port"
+	case errors.Is(err, syscall.EACCES):
+		advice = ": ports below 1024 need the capability CAP_NET_BIND_SERVICE; choose another port or grant it"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		advice = ": the address is not one of this host"
+	}
+	return nil, fmt.Errorf("%w%s", err, advice)
 }
 
 // run runs a part of the service; what it fails with ends the service.

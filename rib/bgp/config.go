@@ -87,8 +87,12 @@ type PeerConfig struct {
 	// withdraws its routes. At MaxPrefixesWarn percent of it, default 75, the log tells.
 	MaxPrefixes4, MaxPrefixes6 int
 	MaxPrefixesWarn            int
-	// MaxPrefixesRestart is how long the peer is left alone then; 0: until Reset, or a Reload
-	// that changes the peer.
+	// MaxAttributeBytes bounds the memory that the peer's sets of path attributes take, as far as
+	// they are larger than rib.LightAttributes (rib.Peer.AttributeBytes); default 1 GiB, negative:
+	// no bound. More ends the session (Cease/8) and withdraws its routes.
+	MaxAttributeBytes int
+	// MaxPrefixesRestart is how long the peer is left alone after either; 0: until Reset, or a
+	// Reload that changes the peer.
 	MaxPrefixesRestart time.Duration
 
 	// NoAddPath does not ask for several paths to a prefix (RFC 7911).
@@ -106,9 +110,10 @@ type PeerConfig struct {
 
 // Defaults of a peer.
 const (
-	defaultMaxPrefixes = 4_000_000 // three full tables: a bound for the heap, not a policy
-	defaultWarn        = 75
-	defaultStaleTime   = 6 * time.Minute
+	defaultMaxPrefixes       = 4_000_000 // three full tables: a bound for the heap, not a policy
+	defaultMaxAttributeBytes = 1 << 30   // the full tables that were looked at have a few MB
+	defaultWarn              = 75
+	defaultStaleTime         = 6 * time.Minute
 )
 
 // dynamic tells whether the configuration is one of a prefix.
@@ -119,6 +124,7 @@ func (c *PeerConfig) dynamic() bool { return c.Prefix.IsValid() }
 func (c PeerConfig) session() PeerConfig {
 	c.Optional, c.Limit, c.Import, c.EnforceFirstAS = false, 0, "", false
 	c.MaxPrefixes4, c.MaxPrefixes6, c.MaxPrefixesWarn, c.MaxPrefixesRestart = 0, 0, 0, 0
+	c.MaxAttributeBytes = 0
 	c.StaleTime = 0
 	c.LongLivedStaleTime = min(c.LongLivedStaleTime, 1) // whether, which the OPEN says, not how long
 	return c
@@ -215,6 +221,9 @@ func (p *PeerConfig) complete(c *Config) error {
 		if *n == 0 {
 			*n = defaultMaxPrefixes
 		}
+	}
+	if p.MaxAttributeBytes == 0 {
+		p.MaxAttributeBytes = defaultMaxAttributeBytes
 	}
 	if p.MaxPrefixesWarn == 0 {
 		p.MaxPrefixesWarn = defaultWarn

@@ -17,6 +17,9 @@ import (
 //	up ── lost ── restart time ── long-lived stale time of each family ── down
 //	 └─────┴───────────┴─────────────────┴── up ── End-of-RIB, or StaleTime
 //
+// A long-lived stale time, once it has begun, runs on until the family's End-of-RIB, however often
+// the peer comes and goes before that (RFC 9494, 4.2).
+//
 // Its lock orders all that; the messages of a session go to the RIB without it.
 type keeper struct {
 	log  *slog.Logger
@@ -25,12 +28,12 @@ type keeper struct {
 	mu      sync.Mutex
 	rib     *rib.Peer // nil before a dynamic neighbour's first session
 	up      bool
+	reason  string  // why the last session was lost
 	kept    [2]bool // families with routes of a lost session or of a saved generation
-	long    bool    // they are long-lived stale
 	renewed [2]bool // families that are announced anew after BoRR (RFC 7313)
 
-	marked    [2]time.Time // when a family's routes were marked for that
-	longUntil [2]time.Time // when the long-lived stale time of a family is over, zero unless it runs
+	keptSince [2]time.Time // when the oldest of a family's kept routes became so
+	longUntil [2]time.Time // when the long-lived stale time of a family is over, or was; zero where none has begun
 
 	stale   *time.Timer    // all that is kept goes, or becomes long-lived
 	family  [2]*time.Timer // the long-lived stale time of a family
@@ -74,14 +77,19 @@ func (k *keeper) established(r *rib.Peer, s rib.Session, o *fsm.Open, limit time
 	keep := [2]bool{}
 	if k.restored() {
 		keep = negotiated // it was us who restarted: what the peer kept meanwhile is all of it
+		k.keptSince = [2]time.Time{time.Now(), time.Now()}
 	} else {
-		forwarding := forwarding(o, k.long)
-		for f := range keep {
-			keep[f] = k.kept[f] && negotiated[f] && forwarding[f]
+		for f, forwarding := range k.forwarding(o) {
+			keep[f] = k.kept[f] && negotiated[f] && forwarding
 		}
 	}
 	k.stop()
-	k.up, k.kept, k.long = true, keep, false
+	k.up, k.kept = true, keep
+	for f := range keep {
+		if !keep[f] {
+			k.settled(f)
+		}
+	}
 	s.KeepIPv4, s.KeepIPv6 = keep[0], keep[1]
 	k.rib.Up(s)
 	if keep == [2]bool{} {
@@ -100,44 +108,53 @@ func (k *keeper) established(r *rib.Peer, s rib.Session, o *fsm.Open, limit time
 }
 
 // forwarding gives the families whose routes a peer that is back says to have forwarded by all
-// the time (RFC 4724, 3; RFC 9494, 3.1).
-func forwarding(o *fsm.Open, long bool) (f [2]bool) {
+// the time (RFC 4724, 3). Once the long-lived stale time has begun it is the flag of its
+// own capability that counts (RFC 9494, 4.2). It is called under the lock.
+func (k *keeper) forwarding(o *fsm.Open) (f [2]bool) {
 	if r := o.Restart; r != nil {
-		f[0], f[1] = r.Listed4 && r.Forwarding4, r.Listed6 && r.Forwarding6
+		f = [2]bool{r.Listed4 && r.Forwarding4, r.Listed6 && r.Forwarding6}
 	}
-	if l := o.LongLived; l != nil && long {
-		f[0], f[1] = f[0] || l.Listed4 && l.Forwarding4, f[1] || l.Listed6 && l.Forwarding6
+	long := [2]bool{}
+	if l := o.LongLived; l != nil {
+		long = [2]bool{l.Listed4 && l.Forwarding4, l.Listed6 && l.Forwarding6}
+	}
+	for i := range f {
+		if !k.longUntil[i].IsZero() {
+			f[i] = long[i]
+		}
 	}
 	return f
+}
+
+// settled ends what is remembered of a family's kept routes: there are none, or all that the peer
+// has is there. It is called under the lock.
+func (k *keeper) settled(f int) {
+	k.kept[f], k.keptSince[f], k.longUntil[f] = false, time.Time{}, time.Time{}
+	disarm(&k.family[f])
 }
 
 // endOfRIB tells that the peer has announced all of a family.
 func (k *keeper) endOfRIB(v6 bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.kept[index(v6)] = false
-	k.longUntil[index(v6)] = time.Time{}
+	k.settled(index(v6))
 	k.rib.EndOfRIB(v6)
 }
 
-// markEvery is how often a peer may have all its routes marked, which goes through the whole table.
-const markEvery = time.Second
-
 // refresh tells that the peer begins, or has ended, to announce all of a family once more
-// (RFC 7313, 4). It has limit for that. Before the End-of-RIB of a peer that has come back it is passed over, as a begin is
-// that comes too soon after another one: then nothing is swept.
+// (RFC 7313, 4). It has limit for that. An end without a begin is passed over, and so are both
+// before the End-of-RIB of a peer whose routes were kept: then nothing is swept.
 func (k *keeper) refresh(v6, begins bool, limit time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	f := index(v6)
 	was := k.renewed[f]
-	if k.kept[f] || begins && time.Since(k.marked[f]) < markEvery {
+	if k.kept[f] {
 		return
 	}
 	k.renewed[f] = begins
 	switch {
 	case begins:
-		k.marked[f] = time.Now()
 		k.rib.MarkStale(v6)
 		k.arm(&k.renewal[f], limit, func() {
 			k.renewed[f] = false
@@ -156,19 +173,27 @@ func (k *keeper) lost(reason string, o *fsm.Open, keep bool, c PeerConfig) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.stop()
-	k.up = false
+	k.up, k.reason = false, reason
 	k.renewed = [2]bool{}
+	graceful, long := [2]bool{}, [2]time.Duration{}
 	if r := o.Restart; r != nil && keep {
-		k.kept = [2]bool{r.Listed4, r.Listed6}
-	} else {
-		k.kept = [2]bool{}
+		graceful, long = [2]bool{r.Listed4, r.Listed6}, longLivedTimes(o, c)
+	}
+	again := k.again(o, c)
+	for f := range k.kept {
+		// With the long-lived stale time over, and the family not announced anew, nothing stays
+		// (RFC 9494, 4.2).
+		if k.kept[f] = (graceful[f] || long[f] > 0) && !k.longOver(f); !k.kept[f] {
+			k.settled(f)
+		} else if k.keptSince[f].IsZero() || !again[f] && k.longUntil[f].IsZero() {
+			k.keptSince[f] = time.Now()
+		}
 	}
 	if k.kept == [2]bool{} {
 		k.down(reason)
 		return
 	}
-	k.long = false
-	k.rib.Retain(reason)
+	k.rib.RetainAgain(reason, again[0], again[1])
 	for f := range k.kept {
 		if !k.kept[f] {
 			k.rib.Sweep(f == 1)
@@ -176,57 +201,85 @@ func (k *keeper) lost(reason string, o *fsm.Open, keep bool, c PeerConfig) {
 	}
 	limit := min(o.Restart.Time, c.StaleTime)
 	k.log.Warn("bgp routes are kept as stale", "ipv4", k.kept[0], "ipv6", k.kept[1], "for", limit)
-	over := func() { k.restartOver(reason, limit, o, c) }
+	over := func() {
+		for f := range k.kept {
+			if k.kept[f] {
+				k.restartOver(f, limit, long[f])
+			}
+		}
+	}
 	if limit <= 0 {
 		over()
 		return
 	}
+	for f := range k.kept {
+		if k.kept[f] && !graceful[f] { // its restart time is 0 (RFC 9494, 4.2)
+			k.restartOver(f, 0, long[f])
+		}
+	}
 	k.arm(&k.stale, limit, over)
 }
 
-// restartOver ends the restart time: families whose routes may live on become long-lived stale,
-// the others go. It is called under the lock.
-func (k *keeper) restartOver(reason string, limit time.Duration, o *fsm.Open, c PeerConfig) {
-	long := [2]time.Duration{}
+// again tells of which families routes that are stale already, from before the session that is
+// lost now, stay once more: where both sides have the N bit (RFC 8538, 4.1), or a long-lived
+// stale time (RFC 9494, 4.2), for StaleTime in all or while the latter runs, and where they and
+// the newer ones are no more than the peer may announce. It is called under the lock.
+func (k *keeper) again(o *fsm.Open, c PeerConfig) (again [2]bool) {
+	if o.Restart == nil {
+		return again
+	}
+	long, status := longLivedTimes(o, c), k.rib.Status()
+	for f := range again {
+		limit, routes := [2]int{c.MaxPrefixes4, c.MaxPrefixes6}[f], [2]int{status.V4, status.V6}[f]
+		again[f] = k.kept[f] && (limit < 0 || routes <= limit) &&
+			(!k.longUntil[f].IsZero() || (o.Restart.Notification || long[f] > 0) && time.Since(k.keptSince[f]) < c.StaleTime)
+	}
+	return again
+}
+
+// longOver tells whether a family's long-lived stale time is over. It is called under the lock.
+func (k *keeper) longOver(f int) bool {
+	return !k.longUntil[f].IsZero() && !time.Now().Before(k.longUntil[f])
+}
+
+// longLivedTimes gives the long-lived stale times of both families, 0 for none.
+func longLivedTimes(o *fsm.Open, c PeerConfig) (t [2]time.Duration) {
 	if l := o.LongLived; l != nil {
 		if l.Listed4 {
-			long[0] = min(l.Time4, c.LongLivedStaleTime)
+			t[0] = min(l.Time4, c.LongLivedStaleTime)
 		}
 		if l.Listed6 {
-			long[1] = min(l.Time6, c.LongLivedStaleTime)
+			t[1] = min(l.Time6, c.LongLivedStaleTime)
 		}
 	}
-	for f := range k.kept {
-		if k.kept[f] && long[f] == 0 {
-			k.kept[f] = false
-			k.rib.Sweep(f == 1)
+	return t
+}
+
+// restartOver ends the restart time of a family: routes that may live on become long-lived stale,
+// others go. It is called under the lock, and changes nothing the second time.
+func (k *keeper) restartOver(f int, limit, long time.Duration) {
+	if long == 0 && k.longUntil[f].IsZero() {
+		k.settled(f)
+		k.rib.Sweep(f == 1)
+		if k.kept == [2]bool{} {
+			k.down(fmt.Sprintf("%s; not back within %v", k.reason, limit))
 		}
-	}
-	if k.kept == [2]bool{} {
-		k.down(fmt.Sprintf("%s; not back within %v", reason, limit))
 		return
 	}
-	// A peer that comes and goes before its End-of-RIB does not have the time begin anew.
-	for f := range k.kept {
-		if k.kept[f] && k.longUntil[f].IsZero() {
-			k.longUntil[f] = time.Now().Add(long[f])
-		}
+	k.rib.LongLived(f == 1)
+	if !k.longUntil[f].IsZero() {
+		return // a peer that comes and goes before its End-of-RIB does not have the time begin anew
 	}
-	k.long = true
-	k.log.Warn("bgp stale routes are long-lived now", "ipv4", long[0], "ipv6", long[1])
-	k.rib.LongLived()
-	for f := range k.kept {
-		if !k.kept[f] {
-			continue
+	k.log.Warn("bgp stale routes are long-lived now", "family", families[f], "for", long)
+	k.longUntil[f] = time.Now().Add(long)
+	k.arm(&k.family[f], long, func() {
+		k.kept[f] = false // and longUntil tells, until the End-of-RIB, that it was so
+		k.log.Warn("bgp long-lived stale time is over: stale routes are withdrawn", "family", families[f])
+		k.rib.Sweep(f == 1)
+		if !k.up && k.kept == [2]bool{} {
+			k.down(k.reason + "; not back within its long-lived stale time")
 		}
-		k.arm(&k.family[f], time.Until(k.longUntil[f]), func() {
-			k.kept[f], k.longUntil[f] = false, time.Time{}
-			k.rib.Sweep(f == 1)
-			if k.kept == [2]bool{} {
-				k.down(fmt.Sprintf("%s; not back within its long-lived stale time", reason))
-			}
-		})
-	}
+	})
 }
 
 // failed tells the RIB why no session comes up, unless that would cost what is kept.
@@ -250,7 +303,10 @@ func (k *keeper) end(reason string) {
 
 // down withdraws everything. It is called under the lock.
 func (k *keeper) down(reason string) {
-	k.up, k.kept, k.long, k.longUntil = false, [2]bool{}, false, [2]time.Time{}
+	k.up = false
+	for f := range k.kept {
+		k.settled(f)
+	}
 	k.rib.Down(reason)
 	k.gone()
 }
@@ -262,11 +318,11 @@ func (k *keeper) peer() *rib.Peer {
 	return k.rib
 }
 
-// keeps tells whether there is a session, or routes without one.
+// keeps tells whether there is a session, or routes without one: of a lost one, or of a saved generation.
 func (k *keeper) keeps() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.up || k.kept != [2]bool{}
+	return k.up || k.kept != [2]bool{} || k.rib != nil && k.restored()
 }
 
 // arm has f run under the lock after d, unless the timer is disarmed before. It is called under
@@ -293,9 +349,9 @@ func disarm(t **time.Timer) {
 	}
 }
 
-// stop disarms all timers. It is called under the lock.
+// stop disarms the timers of a session and of the wait for the next. It is called under the lock.
 func (k *keeper) stop() {
-	for _, t := range []**time.Timer{&k.stale, &k.family[0], &k.family[1], &k.renewal[0], &k.renewal[1]} {
+	for _, t := range []**time.Timer{&k.stale, &k.renewal[0], &k.renewal[1]} {
 		disarm(t)
 	}
 }

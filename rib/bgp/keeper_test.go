@@ -161,7 +161,7 @@ func TestNewConnectionOfARestartedPeer(t *testing.T) {
 			t.Fatal("the old connection got a NOTIFICATION")
 		}
 	}
-	await(t, "next session", func() bool { return s.Stats().Peers[0].Ups == 2 })
+	await(t, "next session", func() bool { return s.Stats().Peers[0].Ups == 2 && s.status().State == "established" })
 	mustBe(t, []any{len(s.routes()), s.status().State, s.status().Stale4}, []any{1, "established", 1})
 	q.send(msgUpdate, endOfRIB(false)...)
 	await(t, "sweep", func() bool { return len(s.routes()) == 0 })

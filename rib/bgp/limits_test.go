@@ -1,6 +1,7 @@
 package bgp
 
 import (
+	"encoding/binary"
 	"net"
 	"net/netip"
 	"slices"
@@ -331,4 +332,104 @@ func TestTables(t *testing.T) {
 	if _, err := New(cfg, s.table, nil); err == nil || !strings.Contains(err.Error(), `table "none": no such table`) {
 		t.Errorf("error %v", err)
 	}
+}
+
+// A peer that restarts gracefully may begin a new connection while the last one still ends. It is
+// left alone all the same.
+func TestPeerThatIsBackBeforeItIsHeld(t *testing.T) {
+	cfg := passivePeer
+	cfg.MaxPrefixes4 = 2
+	s := start(t, nil, cfg)
+	p := dial(t, s, peerAddr)
+	p.establish(graceful(120, forwarded))
+	p.send(msgUpdate, update4(path4, prefixes8(3)...)...)
+	await(t, "too many prefixes", func() bool { return s.peer(0).exceeded.Load() == 1 })
+	q := dial(t, s, peerAddr) // the other one has a second to be closed
+	q.send(msgOpen, graceful(120, forwarded)...)
+	for {
+		kind, body, err := q.receive()
+		if err != nil {
+			break // it came too late
+		}
+		if kind == msgKeepalive {
+			q.send(msgKeepalive)
+		}
+		if kind == msgNotification {
+			mustBe(t, body[:2], []byte{6, 5})
+			break
+		}
+	}
+	await(t, "rest", func() bool { return s.Stats().Peers[0].State == Idle })
+	mustBe(t, []any{s.Stats().Peers[0].Ups, s.status().State, len(s.routes())}, []any{1, "down", 0})
+}
+
+// communities is an attribute with n of them that begin with a number.
+func communities(number uint32, n int) []byte {
+	b := []byte{0xd0, 8, byte(4 * n >> 8), byte(4 * n)}
+	for i := range n {
+		b = binary.BigEndian.AppendUint32(b, number+uint32(i))
+	}
+	return b
+}
+
+// What counts is the memory: many routes with few sets of attributes are few bytes, and a peer that
+// gives each of some routes a large set of its own is turned away, without anything that
+// graceful restart would keep.
+func TestTooManyAttributeBytes(t *testing.T) {
+	cfg := passivePeer
+	cfg.MaxAttributeBytes = 50_000
+	cfg.MaxPrefixesRestart = 50 * time.Millisecond
+	s := start(t, nil, cfg)
+	p := dial(t, s, peerAddr)
+	p.establish(graceful(notification|120, forwarded))
+	p.send(msgUpdate, withAttribute(update4(path4, prefixes8(200)...), communities(0, 500)...)...)
+	for n := range byte(20) { // and again: what is there no more does not count
+		p.send(msgUpdate, withAttribute(update4(path4, 8, 10), communities(uint32(n)<<16, 500)...)...)
+	}
+	await(t, "routes", func() bool { return s.Stats().Peers[0].Messages == 21 && len(s.routes()) == 201 })
+	size := int64(2 * (112 + len(path4) + 2000))
+	mustBe(t, []any{s.Stats().Peers[0].AttributeBytes, s.Stats().Peers[0].AttributesExceeded}, []any{size, 0})
+	for n := range byte(24) {
+		p.send(msgUpdate, withAttribute(update4(path4, 16, 10, n), communities(uint32(n)<<16, 500)...)...)
+	}
+	for {
+		kind, body, err := p.receive()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kind == msgNotification {
+			mustBe(t, body, []byte{6, 8})
+			break
+		}
+	}
+	await(t, "withdrawal", func() bool { return s.status().State == "down" && len(s.routes()) == 0 })
+	mustBe(t, s.status().LastError, "more than 50000 bytes of path attributes")
+	st := s.Stats().Peers[0]
+	mustBe(t, []any{st.AttributesExceeded, st.PrefixesExceeded, st.AttributeBytes}, []any{1, 0, 0})
+	await(t, "end of the rest", func() bool { return s.Stats().Peers[0].State != Idle })
+	q := dial(t, s, peerAddr)
+	q.establish(openBody(peerAS, 90, as4(peerAS), mp4))
+	await(t, "session", func() bool { return s.status().State == "established" })
+}
+
+// A lower bound of a reload ends a session that is over it.
+func TestReloadWithFewerAttributeBytes(t *testing.T) {
+	s := start(t, nil, passivePeer)
+	p := dial(t, s, peerAddr)
+	p.establish(openBody(peerAS, 90, as4(peerAS), mp4))
+	p.send(msgUpdate, withAttribute(update4(path4, net10...), communities(0, 500)...)...)
+	await(t, "route", func() bool { return len(s.routes()) == 1 })
+	cfg := s.config
+	cfg.Peers = slices.Clone(cfg.Peers)
+	cfg.Peers[0].MaxAttributeBytes = 4000
+	if _, err := s.Reload(cfg, nil); err != nil {
+		t.Fatal(err)
+	}
+	mustBe(t, s.Stats().Peers[0].Established, true)
+	cfg.Peers = slices.Clone(cfg.Peers)
+	cfg.Peers[0].MaxAttributeBytes = 1000
+	if _, err := s.Reload(cfg, nil); err != nil {
+		t.Fatal(err)
+	}
+	mustBe(t, p.notification(), []byte{6, 8})
 }

@@ -81,11 +81,19 @@ func (n *neighbour) all() []*peer {
 	return all
 }
 
-// start sets the peer going.
+// start sets the peer going, or those that were adopted.
 func (n *neighbour) start() {
 	for _, p := range n.all() {
 		p.routes.begin(n.config().StaleTime)
-		n.running.Go(p.run)
+		n.running.Go(func() { n.run(p) })
+	}
+}
+
+// run keeps a peer, and has a dynamic neighbour forgotten at its end.
+func (n *neighbour) run(p *peer) {
+	p.run()
+	if n.dynamic {
+		n.forget(p)
 	}
 }
 
@@ -105,10 +113,7 @@ func (n *neighbour) offer(c *net.TCPConn, addr netip.Addr, opened func()) bool {
 	p = newPeer(n, n.cfg.AS, n.name+"/"+addr.String(), addr, nil)
 	n.peers[addr] = p
 	p.offer(c, opened) // before it runs, or it would find nothing to do
-	n.running.Go(func() {
-		p.run()
-		n.forget(p)
-	})
+	n.running.Go(func() { n.run(p) })
 	n.mu.Unlock()
 	return true
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,7 +14,7 @@ import (
 // peerSyntax is what ParsePeer takes.
 const peerSyntax = "ADDR,asn=N or PREFIX,asn=N,limit=N, and any of name=NAME, port=N, local=ADDR, passive, active, optional, table=NAME, " +
 	"import=POLICY, enforce-first-as, role=provider|customer|peer|rs|rs-client, strict-role, md5=PASSWORD, md5-file=FILE, ttl-security=HOPS, hold-time=TIME, " +
-	"max-prefix=N, max-prefix-ipv4=N, max-prefix-ipv6=N, max-prefix-warning=PERCENT, max-prefix-restart=TIME, " +
+	"max-prefix=N, max-prefix-ipv4=N, max-prefix-ipv6=N, max-prefix-warning=PERCENT, max-prefix-restart=TIME, max-attribute-bytes=N, " +
 	"stale-time=TIME, long-lived-stale-time=TIME, no-graceful-restart, no-add-path"
 
 // switches are the keys that take no value.
@@ -60,6 +61,10 @@ var values = map[string]func(p *PeerConfig, value string) error{
 	},
 	"md5": func(p *PeerConfig, v string) error { p.MD5 = v; return nil },
 	"md5-file": func(p *PeerConfig, v string) error {
+		info, err := os.Stat(v)
+		if err == nil && !info.Mode().IsRegular() { // a pipe would have a reload wait for ever
+			return errors.New("is no regular file")
+		}
 		text, err := os.ReadFile(v)
 		if err != nil {
 			return fmt.Errorf("cannot be read: %w", err)
@@ -76,6 +81,7 @@ var values = map[string]func(p *PeerConfig, value string) error{
 	"max-prefix-ipv4":       func(p *PeerConfig, v string) error { return count(&p.MaxPrefixes4, v, 1<<31-1) },
 	"max-prefix-ipv6":       func(p *PeerConfig, v string) error { return count(&p.MaxPrefixes6, v, 1<<31-1) },
 	"max-prefix-warning":    func(p *PeerConfig, v string) error { return count(&p.MaxPrefixesWarn, v, 100) },
+	"max-attribute-bytes":   func(p *PeerConfig, v string) error { return count(&p.MaxAttributeBytes, v, 1<<50) },
 	"max-prefix-restart":    func(p *PeerConfig, v string) error { return duration(&p.MaxPrefixesRestart, v) },
 	"hold-time":             func(p *PeerConfig, v string) error { return duration(&p.HoldTime, v) },
 	"stale-time":            func(p *PeerConfig, v string) error { return duration(&p.StaleTime, v) },
@@ -105,13 +111,36 @@ func duration(d *time.Duration, s string) error {
 	return nil
 }
 
+// A PeerError says what is wrong with the text of a peer, without its password.
+type PeerError struct{ Peer, Problem string }
+
+func (e *PeerError) Error() string {
+	return fmt.Sprintf("peer %q: %s: want %s", e.Peer, e.Problem, peerSyntax)
+}
+
+// PeerKeys are the keys that ParsePeer knows.
+func PeerKeys() []string {
+	return slices.Sorted(func(yield func(string) bool) {
+		for key := range switches {
+			if !yield(key) {
+				return
+			}
+		}
+		for key := range values {
+			if !yield(key) {
+				return
+			}
+		}
+	})
+}
+
 // ParsePeer reads a peer as the command line has it: ADDR,asn=N and other keys behind it, each
 // once; PREFIX,asn=N,limit=N for all neighbours in a prefix. ADDR is an IPv4 or IPv6 address.
 // The file of md5-file is read here; the password is its first line.
 func ParsePeer(s string) (PeerConfig, error) {
 	addr, rest, more := strings.Cut(s, ",")
 	fail := func(format string, args ...any) (PeerConfig, error) {
-		return PeerConfig{}, fmt.Errorf("peer %q: %s: want %s", withoutPassword(s), fmt.Sprintf(format, args...), peerSyntax)
+		return PeerConfig{}, &PeerError{withoutPassword(s), fmt.Sprintf(format, args...)}
 	}
 	var p PeerConfig
 	var err error

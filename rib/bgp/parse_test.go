@@ -35,8 +35,8 @@ func TestParsePeer(t *testing.T) {
 		"192.0.2.1,asn=1,md5=a=b,ttl-security=1,hold-time=30s,no-graceful-restart,no-add-path": {
 			Addr: a("192.0.2.1"), AS: 1, MD5: "a=b", TTLSecurity: 1, HoldTime: 30 * time.Second, NoGracefulRestart: true, NoAddPath: true},
 		"192.0.2.1,asn=1,md5-file=" + password: {Addr: a("192.0.2.1"), AS: 1, MD5: "open sesame"},
-		"192.0.2.1,asn=1,max-prefix=7,max-prefix-warning=90,max-prefix-restart=5m,stale-time=1m,long-lived-stale-time=24h": {
-			Addr: a("192.0.2.1"), AS: 1, MaxPrefixes4: 7, MaxPrefixes6: 7, MaxPrefixesWarn: 90, MaxPrefixesRestart: 5 * time.Minute, StaleTime: time.Minute, LongLivedStaleTime: 24 * time.Hour},
+		"192.0.2.1,asn=1,max-prefix=7,max-prefix-warning=90,max-prefix-restart=5m,max-attribute-bytes=1000000,stale-time=1m,long-lived-stale-time=24h": {
+			Addr: a("192.0.2.1"), AS: 1, MaxPrefixes4: 7, MaxPrefixes6: 7, MaxPrefixesWarn: 90, MaxPrefixesRestart: 5 * time.Minute, MaxAttributeBytes: 1000000, StaleTime: time.Minute, LongLivedStaleTime: 24 * time.Hour},
 		"192.0.2.1,asn=1,max-prefix-ipv4=7,max-prefix-ipv6=8": {Addr: a("192.0.2.1"), AS: 1, MaxPrefixes4: 7, MaxPrefixes6: 8},
 	} {
 		if got, err := ParsePeer(s); err != nil || got != want {

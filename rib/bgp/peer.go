@@ -54,6 +54,7 @@ type peer struct {
 	messages, bytes, panics, ignored      atomic.Uint64
 	ups, downs                            atomic.Uint64
 	collisions, exceeded, warnings, asked atomic.Uint64
+	heavy                                 atomic.Uint64
 	verdicts                              [wire.NumVerdicts]atomic.Uint64
 	lastNotification                      atomic.Pointer[fsm.Notification]
 }
@@ -135,6 +136,7 @@ func (p *peer) run() {
 		case c := <-p.ended:
 			served--
 			wait := b.after(c, served == 0)
+			close(c.over)
 			if served == 0 {
 				next.Reset(wait)
 			}

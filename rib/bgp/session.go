@@ -51,8 +51,8 @@ type conn struct {
 	made    time.Time
 	ctx     context.Context
 	cancel  context.CancelCauseFunc // with the *fsm.Notification that the peer is to have
-	over    chan struct{}
-	opened  func() // gives back its place among the half-open; again does nothing
+	over    chan struct{}           // closed when it is known for how long the peer is left alone
+	opened  func()                  // gives back its place among the half-open; again does nothing
 
 	// Under peer.mu.
 	open        *fsm.Open    // from the peer's OPEN on
@@ -71,6 +71,7 @@ type conn struct {
 	decoder  *wire.Decoder
 	carries  [2]bool                  // families that both sides agreed upon
 	ended    [2]bool                  // families whose End-of-RIB has come
+	begun    [2]time.Time             // when a family's last refresh began
 	damaged  [wire.NumVerdicts]uint64 // messages with damage, to log fewer and fewer of them
 	panicked uint64                   // messages at which the codec did
 
@@ -133,7 +134,6 @@ func (c *conn) serve() {
 	p.forget(c)
 	p.mu.Unlock()
 	c.cancel(nil)
-	close(c.over)
 }
 
 // run has fsm run it. Whatever panics costs this connection alone.
@@ -261,6 +261,12 @@ func (c *conn) Established(s *fsm.Session) {
 		p.mu.Unlock()
 		return
 	}
+	if c.replaces != nil && time.Now().Before(p.held) { // it came before the end of the last one was known
+		p.mu.Unlock()
+		c.because("the peer is left alone")
+		c.cancel(cease(ceaseRejected, ""))
+		return
+	}
 	c.session, c.established = s, time.Now()
 	p.up, p.lastErr = c, ""
 	if p.stopDial != nil {
@@ -352,7 +358,8 @@ func (c *conn) logDamage(d *wire.Damage, body []byte) {
 	c.peer.log.Warn("bgp update damaged", "reason", d.Reason, "verdict", d.Verdict.String(), "in_session", n, "update", hex.EncodeToString(body))
 }
 
-// tooMany looks at the number of routes: it warns of many, and objects to too many (RFC 4486, 4).
+// tooMany looks at the number of routes and at the memory of their attributes: it warns of many
+// routes, and objects to too much of either (RFC 4486, 4).
 func (c *conn) tooMany() *fsm.Notification {
 	p, cfg := c.peer, c.peer.config()
 	r := p.routes.peer()
@@ -367,13 +374,7 @@ func (c *conn) tooMany() *fsm.Notification {
 		case n > limit:
 			p.exceeded.Add(1)
 			reason := fmt.Sprintf("more than %d %s prefixes", limit, families[f])
-			c.because(reason)
-			p.mu.Lock()
-			c.hold = cfg.MaxPrefixesRestart
-			if c.hold == 0 {
-				c.hold = forEver
-			}
-			p.mu.Unlock()
+			c.exceeded(reason, cfg)
 			p.log.Error("bgp peer announces too many prefixes", "family", families[f], "limit", limit, "restart", cfg.MaxPrefixesRestart)
 			end := cease(ceaseMaxPrefixes, reason)
 			end.Data = binary.BigEndian.AppendUint32([]byte{0, byte(f + 1), 1}, uint32(min(uint64(limit), math.MaxUint32)))
@@ -383,7 +384,26 @@ func (c *conn) tooMany() *fsm.Notification {
 			p.log.Warn("bgp peer announces many prefixes", "family", families[f], "prefixes", n, "limit", limit)
 		}
 	}
+	if limit := cfg.MaxAttributeBytes; limit >= 0 && r.AttributeBytes() > int64(limit) {
+		p.heavy.Add(1)
+		reason := fmt.Sprintf("more than %d bytes of path attributes", limit)
+		c.exceeded(reason, cfg)
+		p.log.Error("bgp peer announces too many different path attributes", "limit", limit, "restart", cfg.MaxPrefixesRestart)
+		return cease(ceaseOutOfResource, reason)
+	}
 	return nil
+}
+
+// exceeded notes that the peer has announced more than it may: nothing of it is kept, and it is left
+// alone.
+func (c *conn) exceeded(reason string, cfg PeerConfig) {
+	c.because(reason)
+	c.peer.mu.Lock()
+	defer c.peer.mu.Unlock()
+	c.discard = true
+	if c.hold = cfg.MaxPrefixesRestart; c.hold == 0 {
+		c.hold = forEver
+	}
 }
 
 // Refresh is part of fsm.Handler.
@@ -393,7 +413,33 @@ func (c *conn) Refresh(v6, begins bool) {
 			c.cancel(c.broken(r, nil))
 		}
 	}()
-	if c.running {
-		c.peer.routes.refresh(v6, begins, c.peer.config().StaleTime)
+	f := index(v6)
+	switch {
+	case !c.running:
+		return
+	case begins && !c.ended[f] && c.open.Restart != nil: // RFC 7313, 4
+		c.peer.log.Warn("bgp route refresh begins before the end of rib: passed over", "family", families[f])
+		return
+	case begins:
+		c.wait(refreshEvery - time.Since(c.begun[f]))
+		c.begun[f] = time.Now()
+	}
+	c.peer.routes.refresh(v6, begins, c.peer.config().StaleTime)
+}
+
+// refreshEvery is how often a peer may begin to announce all of a family again, for which the
+// whole table is gone through. With a begin that comes sooner it has to wait: TCP holds it.
+const refreshEvery = time.Second
+
+// wait waits, unless the connection is to end.
+func (c *conn) wait(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-c.ctx.Done():
 	}
 }

@@ -62,7 +62,11 @@ type PeerStats struct {
 	Collisions       uint64 // connections closed for a better one
 	PrefixesExceeded uint64 // sessions ended for too many routes
 	PrefixesWarnings uint64
-	Refreshes        uint64 // asked for
+	// AttributesExceeded are sessions ended for too much memory of path attributes, AttributeBytes
+	// what they take now (rib.Peer.AttributeBytes).
+	AttributesExceeded uint64
+	AttributeBytes     int64
+	Refreshes          uint64 // asked for
 	// LastNotification is the newest NOTIFICATION of either side, nil before the first.
 	LastNotification *fsm.Notification
 }
@@ -100,7 +104,7 @@ func (p *peer) stats() PeerStats {
 		Name: p.name, Addr: p.addr, AS: cfg.AS, Table: cfg.Table, Dynamic: p.neighbour.dynamic,
 		Messages: p.messages.Load(), Bytes: p.bytes.Load(), Panics: p.panics.Load(), Ignored: p.ignored.Load(),
 		Ups: p.ups.Load(), Downs: p.downs.Load(), Collisions: p.collisions.Load(), PrefixesExceeded: p.exceeded.Load(),
-		PrefixesWarnings: p.warnings.Load(), Refreshes: p.asked.Load(), LastNotification: p.lastNotification.Load(),
+		PrefixesWarnings: p.warnings.Load(), AttributesExceeded: p.heavy.Load(), Refreshes: p.asked.Load(), LastNotification: p.lastNotification.Load(),
 	}
 	for v := range s.Verdicts {
 		s.Verdicts[v] = p.verdicts[v].Load()
@@ -108,7 +112,7 @@ func (p *peer) stats() PeerStats {
 	if r := p.routes.peer(); r != nil {
 		status := r.Status()
 		s.Rejected, s.Routes4, s.Routes6 = status.Rejected, status.V4, status.V6
-		s.Stale4, s.Stale6 = status.Stale4, status.Stale6
+		s.Stale4, s.Stale6, s.AttributeBytes = status.Stale4, status.Stale6, status.AttributeBytes
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

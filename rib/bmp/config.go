@@ -15,7 +15,7 @@ import (
 type View string
 
 const (
-	ViewFirst  View = ""        // the first that the router sends
+	ViewFirst  View = ""        // that of the first route
 	ViewPre    View = "pre"     // Adj-RIB-In before policy
 	ViewPost   View = "post"    // Adj-RIB-In after policy
 	ViewLocRIB View = "loc-rib" // what the router chose (RFC 9069)
@@ -97,7 +97,8 @@ type Peer struct {
 // a Peer that has only a Router.
 type PolicyFunc func(name string, peer Peer) (rib.Import, error)
 
-// TableFunc gives the RIB of a table, which it may have to make. Safe for concurrent use.
+// TableFunc gives the RIB of a table, which it may have to make: anew where a peer could not be
+// added to the one before (rib.ErrTableGone). Safe for concurrent use.
 type TableFunc func(name string) (*rib.RIB, error)
 
 // withDefaults checks a configuration and fills in what it leaves open. The routers are a copy.

@@ -15,14 +15,15 @@
 // A router may mirror several views of the same routes: what its peers sent (pre), what its
 // policy made of that (post), and what it chose (loc-rib). One view feeds a table; messages of
 // the others are counted and ignored, as Adj-RIB-Out always is. RouterConfig.View says which;
-// without it the view of the first Route Monitoring message of a VRF is taken until the
-// connection ends.
+// without it that of the first route of a VRF, while anything of the connection feeds its table. An
+// End-of-RIB decides nothing: FRR sends one for views that it does not mirror.
 //
 // # VRFs
 //
 // The peer distinguisher of RFC 7854 selects the table: 0 is the global instance. Templates of
 // RouterConfig make table names of router and route distinguisher. VRFs without a template are
-// counted and ignored: their prefixes would mix with those of the global instance.
+// counted and ignored: their prefixes would mix with those of the global instance. A table without
+// peers may be dropped by whoever gave it (rib.Tables.OpenPassing), and is asked for again then.
 //
 // # Routers that go
 //

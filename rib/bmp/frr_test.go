@@ -97,8 +97,9 @@ func TestFRRMirrors(t *testing.T) {
 			}
 			t.Run(name+line, func(t *testing.T) {
 				port := freePort(t, routerAddr)
-				c := RouterConfig{Name: "frr", Addr: routerAddr, View: view, StaleTime: time.Hour}
-				if listens {
+				c := RouterConfig{Name: "frr", Addr: routerAddr, StaleTime: time.Hour}
+				if listens { // and the other time nothing but the routes say which view it is
+					c.View = view
 					c.Port = freePort(t, routerAddr)
 				} else {
 					c.Addr = loopback

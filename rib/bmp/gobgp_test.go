@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	api "github.com/osrg/gobgp/v3/api"
 	gobgplog "github.com/osrg/gobgp/v3/pkg/log"
@@ -48,7 +49,19 @@ func speak(t *testing.T, as uint32, addr netip.Addr, port uint16) speaker {
 	return g
 }
 
-func (g speaker) stop() { _ = g.StopBgp(context.Background(), &api.StopBgpRequest{}) }
+// stop waits for GoBGP with a bound: its own loop may wait for a session that waits for the test.
+func (g speaker) stop() {
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		_ = g.StopBgp(context.Background(), &api.StopBgpRequest{})
+	}()
+	select {
+	case <-stopped:
+	case <-time.After(time.Minute):
+		g.t.Error("GoBGP did not stop within a minute")
+	}
+}
 
 // peer adds a BGP peer: one to connect to at a port, or with port 0 one that connects. It is sent
 // so many paths to a prefix.

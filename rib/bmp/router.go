@@ -85,12 +85,26 @@ func newRouter(s *Station, c RouterConfig, name string, addr netip.Addr, dynamic
 func (r *router) announceSelf() error {
 	c := r.cfg.Load()
 	table, _ := c.table(r.name, 0)
-	var err error
-	if r.selfRIB, err = r.station.tables(table); err != nil {
+	home, self, err := r.addPeer(table, rib.PeerConfig{Name: r.name, Kind: rib.KindBMP, Addr: r.addr, Awaited: !c.Optional})
+	if err != nil {
 		return fmt.Errorf("router %q: table %q: %w", r.name, table, err)
 	}
-	r.self, err = r.selfRIB.AddPeer(rib.PeerConfig{Name: r.name, Kind: rib.KindBMP, Addr: r.addr, Awaited: !c.Optional})
-	return err
+	r.selfRIB, r.self = home, self
+	return nil
+}
+
+// addPeer adds a peer to a table. One without peers may be dropped in this moment, and is opened
+// again then.
+func (r *router) addPeer(table string, c rib.PeerConfig) (home *rib.RIB, p *rib.Peer, err error) {
+	for range 3 {
+		if home, err = r.station.tables(table); err != nil {
+			return nil, nil, err
+		}
+		if p, err = home.AddPeer(c); !errors.Is(err, rib.ErrTableGone) {
+			break
+		}
+	}
+	return home, p, err
 }
 
 // take makes s the connection of the router; the one that it had is over then. The error says
@@ -172,11 +186,9 @@ func (r *router) feed(s *session, p *monitored, view View) (*feed, error) {
 	if !ok {
 		return nil, ignored(IgnoredVRF)
 	}
-	c := rib.PeerConfig{Name: p.name, Kind: rib.KindBMP, Addr: p.key.addr, AS: p.as, RouterID: p.routerID}
+	c := rib.PeerConfig{Name: p.feedName(view), Kind: rib.KindBMP, Addr: p.key.addr, AS: p.as, RouterID: p.routerID}
 	if view == ViewLocRIB {
 		c.Addr = r.addr
-	} else {
-		c.Name += "/" + string(view)
 	}
 	r.feeding.Lock()
 	defer r.feeding.Unlock()
@@ -194,11 +206,7 @@ func (r *router) feed(s *session, p *monitored, view View) (*feed, error) {
 	if tables := r.tables(); !tables[table] && len(tables) >= cfg.MaxTables {
 		return nil, &ignoredError{IgnoredTable, fmt.Errorf("the router feeds %d tables already", len(tables))}
 	}
-	home, err := r.station.tables(table)
-	if err != nil {
-		return nil, &ignoredError{IgnoredTable, err}
-	}
-	peer, err := home.AddPeer(c)
+	home, peer, err := r.addPeer(table, c)
 	if err != nil {
 		return nil, &ignoredError{IgnoredTable, err}
 	}
@@ -235,6 +243,15 @@ func (r *router) lower(f *feed, reason string) {
 	defer r.feeding.Unlock()
 	f.up, f.stale = false, false
 	f.peer.Down(reason)
+}
+
+// sweepKept withdraws what is kept of an earlier connection: its peer is back and has no routes.
+func (r *router) sweepKept(name string, v6 bool) {
+	r.feeding.Lock()
+	defer r.feeding.Unlock()
+	if f := r.feeds[name]; f != nil && f.session == nil {
+		f.peer.Sweep(v6)
+	}
 }
 
 // discard removes a feed.
@@ -328,16 +345,12 @@ func (r *router) adopt(table string, c rib.PeerConfig) (*rib.Peer, error) {
 	if stale == 0 {
 		return nil, fmt.Errorf("router %q keeps no stale routes", r.name)
 	}
-	home, err := r.station.tables(table)
-	if err != nil {
-		return nil, err
-	}
 	r.feeding.Lock()
 	defer r.feeding.Unlock()
 	if r.feeds[c.Name] != nil {
 		return nil, fmt.Errorf("peer %q is there already", c.Name)
 	}
-	p, err := home.AddPeer(c)
+	home, p, err := r.addPeer(table, c)
 	if err != nil {
 		return nil, err
 	}

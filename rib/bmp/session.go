@@ -29,7 +29,7 @@ type session struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when its routes are settled
 
-	views    map[distinguisher]View // what feeds the table of a VRF
+	views    map[distinguisher]View // what feeds the table of a VRF, where a route has decided that
 	decoders map[wire.Options]*wire.Decoder
 	routes   int // of all feeds
 	loaded   bool
@@ -55,6 +55,9 @@ type monitored struct {
 	reported  map[Statistic]uint64
 	feed      *feed // nil before the first Route Monitoring of the view that feeds the table
 	refused   error // why there can be none: an *ignoredError
+	// early are the End-of-RIB that came while nothing had decided which view feeds the table, by
+	// family. They decide nothing: FRR sends them for views that it does not mirror.
+	early map[View][2]bool
 }
 
 // An ignoredError says that a message changes nothing because of something other than damage.
@@ -292,7 +295,7 @@ func (s *session) peerUp(h perPeer, b []byte) error {
 	s.locked(func() {
 		fresh := !p.up || again
 		if fresh {
-			p.ups = [2]bool{}
+			p.ups, p.early = [2]bool{}, nil
 		}
 		p.up, p.ups[post], p.refused = true, true, nil
 		p.as, p.routerID, p.agreement, p.table = h.as, h.routerID, a, table
@@ -385,7 +388,7 @@ func (s *session) peerDown(h perPeer, b []byte) error {
 	}
 	reason, damage := downReason(b)
 	s.locked(func() {
-		p.up, p.ups, p.lastDown = false, [2]bool{}, reason
+		p.up, p.ups, p.early, p.lastDown = false, [2]bool{}, nil, reason
 		if p.feed != nil {
 			s.router.lower(p.feed, reason)
 			s.account(p.feed)
@@ -511,14 +514,12 @@ func (s *session) monitoring(h perPeer, b []byte) error {
 	if err != nil {
 		return err
 	}
-	if s.view(h.rd, view) != view {
-		return ignored(IgnoredView)
-	}
-	if p.feed == nil && p.refused == nil {
-		s.locked(func() { s.attach(p, view) })
-	}
-	if p.refused != nil {
+	fed := s.view(h.rd)
+	switch {
+	case p.refused != nil:
 		return p.refused
+	case fed != ViewFirst && fed != view:
+		return ignored(IgnoredView)
 	}
 	kind, body, _, err := cutBGP(b)
 	if err != nil {
@@ -527,7 +528,20 @@ func (s *session) monitoring(h perPeer, b []byte) error {
 	if kind != bgp.BGP_MSG_UPDATE {
 		return fmt.Errorf("BGP message of type %d is no UPDATE", kind)
 	}
-	return s.apply(p, s.decode(p, view, h.flags&flagTwoByteAS != 0 && view != ViewLocRIB, body))
+	m := s.decode(p, view, h.flags&flagTwoByteAS != 0 && view != ViewLocRIB, body)
+	switch {
+	case p.feed != nil:
+	case fed == ViewFirst && len(m.Updates) == 0: // no route: it decides nothing
+		s.endEarly(p, view, m.EndOfRIB)
+		return nil
+	default:
+		s.locked(func() { s.attach(p, view) })
+		if p.refused != nil {
+			return p.refused
+		}
+		s.decide(h.rd, view)
+	}
+	return s.apply(p, m)
 }
 
 // monitoredPeer is the peer of a Route Monitoring message. A Loc-RIB needs no Peer Up, though
@@ -548,19 +562,73 @@ func (s *session) monitoredPeer(h perPeer) (*monitored, error) {
 	return p, nil
 }
 
-// view is what feeds the table of a VRF, where a message of this view has come.
-func (s *session) view(rd distinguisher, came View) View {
+// view is what feeds the table of a VRF; ViewFirst where that is not decided.
+func (s *session) view(rd distinguisher) View {
 	if v := s.router.cfg.Load().View; v != ViewFirst {
 		return v
 	}
-	if v := s.views[rd]; v != ViewFirst {
-		return v
+	return s.views[rd]
+}
+
+// decide takes down which view feeds the table of a VRF, and puts in what peers have ended early.
+func (s *session) decide(rd distinguisher, view View) {
+	if s.view(rd) != ViewFirst {
+		return
 	}
-	// Before the limit of tables counts, this would grow with what a router makes up.
-	if len(s.views) < s.router.cfg.Load().MaxPeers {
-		s.views[rd] = came
+	s.views[rd] = view
+	for _, p := range s.peers {
+		ended := p.early[view]
+		if p.key.rd != rd || ended == [2]bool{} {
+			continue
+		}
+		if p.feed == nil && p.refused == nil {
+			s.locked(func() { s.attach(p, view) })
+		}
+		for family, is := range ended {
+			if is && p.feed != nil {
+				s.endOfRIB(p, family == 1)
+			}
+		}
+		p.early = nil
 	}
-	return came
+	s.checkLoaded()
+}
+
+// endEarly takes down an End-of-RIB of a peer in a VRF whose view is not decided.
+func (s *session) endEarly(p *monitored, view View, family wire.Family) {
+	if family == wire.NoFamily {
+		return
+	}
+	if p.early == nil {
+		p.early = make(map[View][2]bool)
+	}
+	ended := p.early[view]
+	if family == wire.IPv6 {
+		ended[1] = true
+	} else {
+		ended[0] = true
+	}
+	p.early[view] = ended
+	s.router.sweepKept(p.feedName(view), family == wire.IPv6)
+	s.checkLoaded()
+}
+
+// feedName is what the rib.Peer of a view is called.
+func (p *monitored) feedName(view View) string {
+	if view == ViewLocRIB {
+		return p.name
+	}
+	return p.name + "/" + string(view)
+}
+
+// endedEarly tells whether a peer has ended its first load of any view without a route.
+func (p *monitored) endedEarly() bool {
+	for _, ended := range p.early {
+		if (ended[0] || !p.agreement.ipv4) && (ended[1] || !p.agreement.ipv6) {
+			return true
+		}
+	}
+	return false
 }
 
 // attach gives a peer its feed: one that was kept, or a new one; or p.refused says why not.
@@ -579,6 +647,12 @@ func (s *session) discard(p *monitored) {
 	s.router.discard(p.feed)
 	s.routes -= p.feed.routes
 	p.feed = nil
+	for _, other := range s.peers {
+		if other.key.rd == p.key.rd && other.feed != nil {
+			return
+		}
+	}
+	delete(s.views, p.key.rd) // nothing feeds the VRF: else this would grow with what a router makes up
 }
 
 // raise tells the RIB that a peer's session is established.
@@ -638,11 +712,16 @@ func (s *session) apply(p *monitored, m wire.Message) error {
 		return &fatalError{&tooManyRoutes{limit}}
 	}
 	if m.EndOfRIB != wire.NoFamily {
-		p.feed.peer.EndOfRIB(m.EndOfRIB == wire.IPv6)
-		s.router.log.Info("bmp end of rib", "peer", p.feed.peer.Name(), "ipv6", m.EndOfRIB == wire.IPv6)
+		s.endOfRIB(p, m.EndOfRIB == wire.IPv6)
 		s.checkLoaded()
 	}
 	return nil
+}
+
+// endOfRIB tells the RIB that a peer has sent all that it had of a family.
+func (s *session) endOfRIB(p *monitored, v6 bool) {
+	p.feed.peer.EndOfRIB(v6)
+	s.router.log.Info("bmp end of rib", "peer", p.feed.peer.Name(), "ipv6", v6)
 }
 
 // account brings s.routes up to date with a feed.
@@ -662,15 +741,15 @@ func (s *session) checkLoaded() {
 	cfg := r.cfg.Load()
 	one := false
 	for _, p := range s.peers {
-		view := cfg.View
-		if view == ViewFirst {
-			view = s.views[p.key.rd]
-		}
+		view := s.view(p.key.rd)
 		_, wanted := cfg.table(r.name, p.key.rd)
 		if !p.up || !wanted || p.refused != nil || view != ViewFirst && (view == ViewLocRIB) != (p.key.kind == peerLocRIB) {
 			continue
 		}
-		if p.feed == nil || !p.feed.peer.Status().Loaded {
+		switch {
+		case p.feed != nil && !p.feed.peer.Status().Loaded:
+			return
+		case p.feed == nil && (view != ViewFirst || !p.endedEarly()):
 			return
 		}
 		one = true

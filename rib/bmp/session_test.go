@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/osrg/gobgp/v3/pkg/packet/bgp"
 	codec "github.com/osrg/gobgp/v3/pkg/packet/bmp"
@@ -116,6 +117,63 @@ func TestViews(t *testing.T) {
 			}
 		})
 	}
+}
+
+// FRR 8.4 ends a first load with an End-of-RIB of both views, that of the one which it does not
+// mirror first. Only a route decides which view feeds the table.
+func TestEndOfRIBDoesNotDecideAboutTheView(t *testing.T) {
+	s := start(t, nil, r1)
+	r := join(t, s, routerAddr)
+	post2 := pre2.flag(flagPost)
+	both := func(pre, post who) {
+		r.send(up(pre), monitor(post, endOfRIB4), monitor(pre, endOfRIB4), monitor(post, endOfRIB6), monitor(pre, endOfRIB6))
+	}
+	loaded := func() bool { return len(s.ribs["default"].Pending()) == 0 }
+	r.send(up(pre2), monitor(post2, endOfRIB4))
+	both(pre1, post1)
+	r.send(monitor(post1, updateOf(nil, goodAttrs, nil))) // no route either
+	await(t, "all messages", func() bool { return s.stats("r1").Messages[RouteMonitoring] == 6 })
+	mustBe(t, "peers before any route", len(s.ribs["default"].Peers()), 1)
+	mustBe(t, "loaded while one of two peers has not ended", loaded(), false)
+	r.send(monitor(post2, endOfRIB6))
+	await(t, "first load of a router without routes", loaded)
+
+	r.send(monitor(pre1, announce("10.0.0.0/8")))
+	s.has("default", "r1/192.0.2.1/pre", 1)
+	mustBe(t, "a peer that had ended", s.peer("default", "r1/192.0.2.1/pre").Loaded, true)
+	mustBe(t, "a peer that has ended the other view", s.peer("default", "r1/192.0.2.2/pre").Name, "")
+	r.send(monitor(post1, announce("10.1.0.0/16")), monitor(post1, endOfRIB4))
+	await(t, "the other view", func() bool { return s.stats("r1").Ignored[IgnoredView] == 2 })
+	mustBe(t, "routes", s.peer("default", "r1/192.0.2.1/pre").V4, 1)
+	mustBe(t, "damaged", s.stats("r1").Damaged, 0)
+}
+
+// A peer that has come back without routes has its stale ones swept, whatever decides about the view.
+func TestEarlyEndOfRIBCounts(t *testing.T) {
+	c := r1
+	c.StaleTime = time.Hour
+	s := start(t, nil, c)
+	r := join(t, s, routerAddr)
+	r.send(up(pre1), up(pre2), monitor(pre1, announce("10.0.0.0/8")), monitor(pre2, announce("10.2.0.0/16")))
+	s.has("default", "r1/192.0.2.2/pre", 1)
+	_ = r.Close()
+	await(t, "stale routes", func() bool { return s.peer("default", "r1/192.0.2.1/pre").Stale4 == 1 })
+	r = join(t, s, routerAddr)
+	r.send(up(pre1), up(pre2), monitor(pre1, endOfRIB4), monitor(pre1, endOfRIB6), monitor(pre2, announce("10.2.0.0/16")))
+	s.has("default", "r1/192.0.2.1/pre", 0)
+	await(t, "its first load", func() bool { return s.peer("default", "r1/192.0.2.1/pre").Loaded })
+	s.has("default", "r1/192.0.2.2/pre", 1)
+
+	// What feeds no table any more has decided nothing.
+	r.send(down(pre1, 4), down(pre2, 4), up(pre1))
+	const rd = 64500<<32 | 1
+	r.send(up(pre1.in(rd)), monitor(pre1.in(rd), announce("10.0.0.0/8")))
+	await(t, "a VRF without a table", func() bool { return s.stats("r1").Ignored[IgnoredVRF] == 1 })
+	session := s.of("r1")[0].current
+	session.cancel(nil) // so that only this goroutine looks
+	_ = r.Close()
+	<-session.done
+	mustBe(t, "views that are decided", len(session.views), 1)
 }
 
 func TestPeerUpForEveryView(t *testing.T) {

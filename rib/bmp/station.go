@@ -167,7 +167,7 @@ func (s *Station) Start() error {
 // listen opens the addresses of a configuration that are not open yet: all of them or none.
 func (s *Station) listen(c *Config) (map[string]net.Listener, error) {
 	opened := make(map[string]net.Listener)
-	lc := net.ListenConfig{KeepAliveConfig: c.keepAlive()}
+	var lc net.ListenConfig
 	for _, addr := range c.Listen {
 		s.mu.Lock()
 		_, open := s.listeners[addr]
@@ -422,6 +422,7 @@ func (s *Station) accept(l net.Listener) {
 			}
 			continue
 		}
+		_ = c.(*net.TCPConn).SetKeepAliveConfig(s.config().keepAlive()) // that of the listener may be from before a reload
 		addr := c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap().WithZone("")
 		s.tasks.Go(func() {
 			defer c.Close()

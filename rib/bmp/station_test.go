@@ -462,6 +462,31 @@ func TestAdopt(t *testing.T) {
 	s.has("default", "lab/127.78.1.5/192.0.2.1/post", 0)
 }
 
+// A table without peers may be dropped between the moments that it is asked for and that a peer
+// comes into it. Then it is asked for again.
+func TestTableThatIsGoneIsOpenedAgain(t *testing.T) {
+	gone, open := 0, rib.New(rib.Options{})
+	tables := func(string) (*rib.RIB, error) {
+		if gone++; gone%2 == 1 {
+			closed := rib.New(rib.Options{})
+			closed.Close()
+			return closed, nil
+		}
+		return open, nil
+	}
+	c := r1
+	c.StaleTime = time.Hour
+	s, err := New(Config{Listen: []string{stationAddr.String() + ":0"}, Routers: []RouterConfig{c}}, tables, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	if _, err := s.Adopt("default", rib.PeerConfig{Name: "r1/192.0.2.1/pre", Kind: rib.KindBMP, Addr: peer1, AS: peerAS}); err != nil {
+		t.Fatal(err)
+	}
+	mustBe(t, "peers", len(open.Peers()), 2)
+}
+
 // strict is a policy that takes nothing.
 type strict struct{}
 

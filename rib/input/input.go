@@ -47,6 +47,8 @@ type Source struct {
 	// name, and readiness waits for it. It is a list's peer; an MRT file, which has peers of its
 	// own, drops it in the end.
 	peer *rib.Peer
+	// restored are peers of an MRT file that have routes of a saved generation.
+	restored []*rib.Peer
 }
 
 // Load opens a file, "-" for standard input, and reads it into r: see Source.Load.
@@ -98,10 +100,58 @@ func Open(r *rib.RIB, path string, o Options) (*Source, error) {
 	return s, nil
 }
 
-// Close gives up a source that is not to be loaded, and removes its peer.
+// Adopt gives the peer for routes of a saved generation (rib.Peer.Restore) that a file of this name
+// had as c: that of a list, or one of an MRT file, which is made. They are stale until the file is
+// loaded. With renumbered the number that Open may put behind a name does not count: a file may
+// get another one from one version, and from one start, to the next. It is nil where c is none of
+// this file's. To be called before Load.
+func (s *Source) Adopt(c rib.PeerConfig, renumbered bool) *rib.Peer {
+	of := c.Name
+	switch c.Kind {
+	case rib.KindList:
+	case rib.KindMRT: // FILE ADDR ASn, with a number where there are several
+		at := strings.LastIndex(of, fmt.Sprintf(" %s AS%d", c.Addr, c.AS))
+		if at < 0 {
+			return nil
+		}
+		of = of[:at]
+	default:
+		return nil
+	}
+	if of != s.name && (!renumbered || withoutNumber(of) != withoutNumber(s.name)) {
+		return nil
+	}
+	if c.Kind == rib.KindList {
+		return s.peer
+	}
+	c.Name = s.name + c.Name[len(of):]
+	for _, p := range s.restored {
+		if p.Name() == c.Name { // it was saved in parts
+			return p
+		}
+	}
+	p, err := s.rib.AddPeer(c)
+	if err != nil {
+		return nil
+	}
+	s.restored = append(s.restored, p)
+	return p
+}
+
+// Close gives up a source that is not to be loaded, and removes its peers.
 func (s *Source) Close() error {
 	s.rib.RemovePeer(s.peer)
+	s.dropRestored(func(*rib.Peer) bool { return true })
 	return s.close()
+}
+
+// dropRestored removes peers of a saved generation.
+func (s *Source) dropRestored(which func(*rib.Peer) bool) {
+	for _, p := range s.restored {
+		if which(p) {
+			s.rib.RemovePeer(p)
+		}
+	}
 }
 
 // Load reads the source to its end and closes it. A list becomes one peer named after the file,
@@ -137,8 +187,10 @@ func (s *Source) Load(ctx context.Context) (Report, error) {
 		return report, fmt.Errorf("%s: %w: %w", s.path, ErrNothingRead, err)
 	case report.Format == MRT:
 		s.rib.RemovePeer(s.peer)
+		s.dropRestored(func(p *rib.Peer) bool { return p.Status().State == "stale" }) // the file has no such peer
 	default:
 		s.peer.Loaded()
+		s.dropRestored(func(*rib.Peer) bool { return true }) // it is a list now
 	}
 	if s.options.Strict {
 		return report, report.strict()
@@ -164,7 +216,7 @@ func (s *Source) read(ctx context.Context, report *Report, log *problems.Log) er
 	}
 	switch report.Format {
 	case MRT:
-		result, err := mrt.Load(ctx, s.rib, in, mrt.Options{Name: s.name, Awaited: s.options.Awaited, Log: log})
+		result, err := mrt.Load(ctx, s.rib, in, mrt.Options{Name: s.name, Awaited: s.options.Awaited, Log: log, Restored: s.restored})
 		report.Records, report.Routes, report.Withdrawn, report.Peers = result.Records, result.Announced, result.Withdrawn, len(result.Peers)
 		var broken *mrt.BrokenError
 		if err != nil && !errors.As(err, &broken) {
@@ -194,6 +246,14 @@ func freeName(r *rib.RIB, base string) string {
 	name := base
 	for n := 2; taken(name); n++ {
 		name = fmt.Sprintf("%s#%d", base, n)
+	}
+	return name
+}
+
+// withoutNumber takes off what freeName has put behind a name.
+func withoutNumber(name string) string {
+	if i := strings.LastIndexByte(name, '#'); i > 0 && strings.Trim(name[i+1:], "0123456789") == "" {
+		return name[:i]
 	}
 	return name
 }

@@ -24,6 +24,9 @@ type Options struct {
 	Name    string        // start of the peers' names, which must not be taken: the file's name
 	Awaited bool          // readiness waits for the peers
 	Log     *problems.Log // where problems go; nil: nowhere
+	// Restored are peers that the RIB has already, with routes of a saved generation: those of the
+	// same name, address and AS are taken for the file's, whose routes take the place of theirs.
+	Restored []*rib.Peer
 }
 
 // Result says how much was read.
@@ -44,7 +47,7 @@ func Load(ctx context.Context, r *rib.RIB, src io.Reader, o Options) (Result, er
 		o.Log = problems.NewLog(0)
 	}
 	l := &loader{
-		rib: r, name: o.Name, awaited: o.Awaited, log: o.Log,
+		rib: r, name: o.Name, awaited: o.Awaited, log: o.Log, restored: o.Restored,
 		peers: make(map[peerKey]*peer), decoders: make(map[wire.Options]*wire.Decoder), cache: make(map[cacheKey]decoded),
 	}
 	err := l.all(ctx, newRecordReader(src))
@@ -59,6 +62,8 @@ type loader struct {
 	awaited bool
 	log     *problems.Log
 	result  Result
+
+	restored []*rib.Peer
 
 	peers map[peerKey]*peer
 	order []*peer // peers as they were met

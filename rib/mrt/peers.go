@@ -36,17 +36,31 @@ func (l *loader) peer(key peerKey, routerID netip.Addr) (*peer, error) {
 	if key.nth > 0 {
 		name += fmt.Sprintf(" #%d", key.nth+1)
 	}
-	added, err := l.rib.AddPeer(rib.PeerConfig{
-		Name: name, Kind: rib.KindMRT, Addr: key.addr, AS: key.as, RouterID: routerID, Awaited: l.awaited,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("add peer: %w", err)
+	to := l.restoredPeer(name, key)
+	if to == nil {
+		var err error
+		if to, err = l.rib.AddPeer(rib.PeerConfig{
+			Name: name, Kind: rib.KindMRT, Addr: key.addr, AS: key.as, RouterID: routerID, Awaited: l.awaited,
+		}); err != nil {
+			return nil, fmt.Errorf("add peer: %w", err)
+		}
 	}
-	p := &peer{rib: added, session: rib.Session{RouterID: routerID}}
+	p := &peer{rib: to, session: rib.Session{RouterID: routerID}}
 	p.rib.Up(p.session)
 	l.peers[key] = p
 	l.order = append(l.order, p)
 	return p, nil
+}
+
+// restoredPeer gives a peer that is there from a saved generation, nil for none.
+func (l *loader) restoredPeer(name string, key peerKey) *rib.Peer {
+	for _, p := range l.restored {
+		if c := p.Config(); c.Name == name && c.Addr == key.addr && c.AS == key.as {
+			p.SetAwaited(l.awaited)
+			return p
+		}
+	}
+	return nil
 }
 
 // announce adds one prefix. Prefixes with the same attributes in a row are applied together.

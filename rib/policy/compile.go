@@ -80,7 +80,7 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 
 // compile makes one policy. Errors go on behind its name.
 func compile(c PolicyConfig, lists map[string]*prefixList) (*policy, error) {
-	p := &policy{maxASPath: c.MaxASPath}
+	p := &policy{maxASPath: c.MaxASPath, rejectASSets: c.RejectASSets}
 	var err error
 	wrong := func(err error) (*policy, error) { return nil, fmt.Errorf(": %w", err) }
 	if p.martians, err = accepts("martians", c.Martians, reject); err != nil {
@@ -134,7 +134,7 @@ func compile(c PolicyConfig, lists map[string]*prefixList) (*policy, error) {
 		p.then = rib.Accepted
 	}
 	p.asksRPKI = p.validity || slices.ContainsFunc(p.terms, func(t *term) bool { return t.states != 0 })
-	p.attributes = p.maxASPath > 0 || p.asksRPKI || slices.ContainsFunc(p.terms, func(t *term) bool { return t.byAttrs })
+	p.attributes = p.maxASPath > 0 || p.rejectASSets || p.asksRPKI || slices.ContainsFunc(p.terms, func(t *term) bool { return t.byAttrs })
 	return p, nil
 }
 

@@ -36,6 +36,8 @@ type PolicyConfig struct {
 	IPv6Length []int `toml:"ipv6-length"`
 	// MaxASPath is the longest AS path, counted as the decision does; 0: any.
 	MaxASPath int `toml:"max-as-path"`
+	// RejectASSets rejects routes with a set in their AS path, of a confederation too (RFC 9774).
+	RejectASSets bool `toml:"reject-as-sets"`
 	// RPKI is "reject-invalid", "require-valid", which rejects what is not found too, or empty.
 	RPKI  string       `toml:"rpki"`
 	Terms []TermConfig `toml:"terms"`

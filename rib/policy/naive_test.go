@@ -30,6 +30,8 @@ func naive(c *Config, name string, origins Origins, localAS uint32, p netip.Pref
 		return rib.RejectPrefix
 	case pc.MaxASPath > 0 && a.ASPath.Len() > pc.MaxASPath:
 		return rib.RejectASPath
+	case pc.RejectASSets && strings.ContainsAny(a.ASPath.String(), "{["):
+		return rib.RejectASPath
 	case pc.RPKI != "" && state == rpki.Invalid:
 		return rib.RejectRPKI
 	case pc.RPKI == "require-valid" && state != rpki.Valid:
@@ -278,6 +280,7 @@ func (m maker) config() Config {
 		p.MaxASPath = m.IntN(5)
 		p.IPv4Length, p.IPv6Length = m.bounds(32), m.bounds(128)
 	}
+	p.RejectASSets = m.IntN(8) == 0
 	for range m.IntN(5) {
 		t := m.term()
 		for t.Family == "" && naiveReason(t) == rib.RejectPrefix && t.IPv4Length == nil && t.IPv6Length == nil && t.PrefixLists == nil {

@@ -41,7 +41,8 @@ var anything = bounds{0, 1 << 30}
 type policy struct {
 	martians, defaultRoute bool // take them
 	lengths                [2]bounds
-	maxASPath              int  // 0: any
+	maxASPath              int // 0: any
+	rejectASSets           bool
 	validity, notFound     bool // take only valid origins, or those that are not found too
 	terms                  []*term
 	then                   rib.Reject
@@ -122,7 +123,7 @@ func (i *importer) Check(prefix netip.Prefix, a *rib.Attrs) rib.Reject {
 // look fills a view.
 func (i *importer) look(v *view, a *rib.Attrs) {
 	v.attrs, v.filled, v.reject, v.live = *a, true, rib.Accepted, v.live[:0]
-	if i.maxASPath > 0 && a.ASPath.Len() > i.maxASPath {
+	if i.maxASPath > 0 && a.ASPath.Len() > i.maxASPath || i.rejectASSets && a.ASPath.HasSet() {
 		v.reject = rib.RejectASPath
 		return
 	}

@@ -76,6 +76,12 @@ func TestReasons(t *testing.T) {
 		policy string // of the name p
 		sent   []sent
 	}{
+		"AS sets": {"reject-as-sets = true\nthen = \"accept\"", []sent{
+			{"20.0.0.0/8", path(1, 2), rib.Accepted},
+			{"20.0.0.0/8", rib.Attrs{}, rib.Accepted},
+			{"20.0.0.0/8", rib.Attrs{ASPath: set(sequence(1), 2, 3)}, rib.RejectASPath},
+			{"20.0.0.0/8", rib.Attrs{ASPath: rib.MakeASPath(rib.Segment{Type: rib.SegmentConfedSet, ASNs: []uint32{1}}) + sequence(2)}, rib.RejectASPath},
+		}},
 		"plain": {`then = "accept"`, []sent{
 			{"20.0.0.0/8", path(1), rib.Accepted},
 			{"2a00::/32", path(1), rib.Accepted},

@@ -26,9 +26,16 @@ type File struct {
 // Any entry that cannot be used is an error that names it: half a list would let in what the rest
 // of it forbids.
 func ReadFile(path string) (File, error) {
+	info, err := os.Stat(path) // before it is opened, which waits where it is a pipe
+	switch {
+	case err != nil:
+		return File{}, fmt.Errorf("VRPs: %w", err)
+	case !info.Mode().IsRegular():
+		return File{}, fmt.Errorf("VRPs of %s: it is no regular file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
-		return File{}, err
+		return File{}, fmt.Errorf("VRPs: %w", err)
 	}
 	defer func() { _ = f.Close() }()
 	found, err := read(f, time.Now())

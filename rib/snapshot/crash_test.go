@@ -70,6 +70,10 @@ func child(does, path string) int {
 				return 2
 			}
 		}
+		if err := Check(path); !errors.Is(err, syscall.EACCES) {
+			fmt.Println("Check:", err)
+			return 1
+		}
 		fmt.Println(saver.SaveNow())
 		return 0
 	}

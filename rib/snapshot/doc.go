@@ -1,5 +1,7 @@
 // Package snapshot saves what the tables of a service answer, and gives it back after a restart:
-// every best route with its attributes, as a stale route of the peer that it came from.
+// every best route with its attributes, as a stale route of the peer that it came from. Of prefixes
+// without a best route it saves all paths: what keeps them from being chosen may be a cache of VRPs
+// that is not back yet, and must not lose them (rib.Publisher.Withheld).
 //
 //	Publisher -> Generation -> Saver -> file -> Load -> Saved.Restore -> rib.Peer.Restore
 //
@@ -26,7 +28,8 @@
 //
 // Blocks by kind:
 //
-//	1 table   string name; uvarint number of the generation; uvarint IPv4 routes; uvarint IPv6 routes
+//	1 table   string name; uvarint number of the generation; uvarint IPv4 routes; uvarint IPv6 routes.
+//	          Several of one name are parts of one
 //	2 peers   of the table before, numbered on from 0, each:
 //	          string name; string kind; address; uvarint AS; address: the BGP identifier;
 //	          8 bytes: since when its stale routes are stale, 0 where none is

@@ -150,7 +150,7 @@ func (s *service) encode(t testing.TB, now time.Time) []byte {
 	w := newWriter(&b, now)
 	for _, source := range s.sources() {
 		g := source.Publisher.Generations().Acquire()
-		w.table(source.Table, g, func(p *rib.Peer) time.Time { return p.Status().StaleSince })
+		w.generation(source.Table, g, source.Publisher.Withheld(g), func(p *rib.Peer) time.Time { return p.Status().StaleSince })
 		g.Release()
 	}
 	if err := w.end(); err != nil {

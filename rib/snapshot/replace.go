@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // temporary is the end of the names that replace writes to. Before it stand the file's own name, a
@@ -118,4 +120,26 @@ func removeTemporary(path string) (removed []string, err error) {
 		_ = f.Close()
 	}
 	return removed, err
+}
+
+// Check says why a file could not be saved there: its folder is missing or may not be written to, or
+// it is no saved generation. Nothing is written.
+func Check(path string) error {
+	dir := filepath.Dir(path)
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("%s: its folder %s is not there: make it", path, dir)
+	case err != nil:
+		return fmt.Errorf("%s: its folder: %w", path, err)
+	case !info.IsDir():
+		return fmt.Errorf("%s: %s is no folder", path, dir)
+	}
+	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+		return fmt.Errorf("%s: files in its folder %s cannot be made: %w", path, dir, err)
+	}
+	if err := mayReplace(path); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
 }

@@ -169,6 +169,9 @@ func (s *Saver) began(saved *Saved, r Restored, refused string) {
 		}
 		status := p.to.Status()
 		m.state, m.stale = status.Since, status.StaleSince
+		if earlier, there := marks[p.to]; there && earlier.since.Before(m.since) { // from another table of that name
+			m.since = earlier.since
+		}
 		if !m.stale.IsZero() {
 			marks[p.to] = m
 		}
@@ -242,12 +245,12 @@ var errNothing = errors.New("nothing is published")
 
 func (s *Saver) save(now time.Time) (w *writer, err error) {
 	sources := s.options.Sources()
-	names := make([]string, 0, len(sources))
+	published := make([]Source, 0, len(sources))
 	generations := make([]*rib.Generation, 0, len(sources))
 	for _, source := range sources {
 		if g := source.Publisher.Generations().Acquire(); g != nil {
 			defer g.Release()
-			names, generations = append(names, source.Table), append(generations, g)
+			published, generations = append(published, source), append(generations, g)
 		}
 	}
 	if len(generations) == 0 {
@@ -256,7 +259,7 @@ func (s *Saver) save(now time.Time) (w *writer, err error) {
 	err = replace(s.options.Path, func(to io.Writer) error {
 		w = newWriter(to, now)
 		for i, g := range generations {
-			w.table(names[i], g, func(p *rib.Peer) time.Time { return s.staleSince(p, now) })
+			w.generation(published[i].Table, g, published[i].Publisher.Withheld(g), func(p *rib.Peer) time.Time { return s.staleSince(p, now) })
 		}
 		return w.end()
 	})

@@ -238,7 +238,7 @@ func TestOldRoutesAreDropped(t *testing.T) {
 		defer g.Release()
 		var b bytes.Buffer
 		w := newWriter(&b, created)
-		w.table("default", g, func(*rib.Peer) time.Time { return stale })
+		w.generation("default", g, s.sources()[0].Publisher.Withheld(g), func(*rib.Peer) time.Time { return stale })
 		if err := w.end(); err != nil {
 			t.Fatal(err)
 		}
@@ -261,6 +261,63 @@ func TestOldRoutesAreDropped(t *testing.T) {
 		r := must[*Saved](t)(decode(encode(c.created, c.stale))).Restore(after.find, c.maxAge)
 		if want := [NumFates]int{Given: c.given, DroppedOld: c.old}; r.Routes != want {
 			t.Errorf("%s: got %v, want %v", c.name, r.Routes, want)
+		}
+	}
+}
+
+// A validity rejects what is in it.
+type validity map[netip.Prefix]bool
+
+func (v validity) Check(p netip.Prefix, _ *rib.Attrs) rib.Reject {
+	if v[p] {
+		return rib.RejectRPKI
+	}
+	return rib.Accepted
+}
+
+// A save while a policy rejects what it took before, such as one that asks for valid origins while
+// the cache is not back, loses no path: not of prefixes that are published, nor of all others.
+func TestRejectedRoutesAreSaved(t *testing.T) {
+	const n = maxWithheld + 5
+	s := newService(t, []string{"default", "other"}, somePeers...)
+	all, none := validity{}, validity{}
+	var routes []rib.NLRI
+	for i := range n {
+		routes = append(routes, rib.NLRI{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32), PathID: uint32(i % 2)})
+		all[routes[i].Prefix] = true
+	}
+	v6 := netip.MustParsePrefix("2001:db8::/32")
+	a, b := s.tables["default"].peers["a"], s.tables["default"].peers["b, of six"]
+	for _, p := range []*rib.Peer{a, b} {
+		p.Up(rib.Session{IPv4: true, IPv6: true})
+		p.Apply(rib.Update{Reach: append(routes, rib.NLRI{Prefix: v6}), Attrs: rib.Attrs{MED: 7, HasMED: true}})
+		p.Retain("lost")
+	}
+	b.SetImport(all)
+	s.publish(t)
+	want := s.routes(true)
+	a.SetImport(all) // all but the IPv6 prefix
+	saves := map[string][]byte{"before it is published": s.encode(t, time.Now())}
+	s.publish(t)
+	if got := s.routes(true); len(got) != 1 {
+		t.Fatalf("%d routes are chosen, want 1", len(got))
+	}
+	saves["after it is published"] = s.encode(t, time.Now())
+	a.SetImport(none) // they are back, and no generation has them
+	saves["before they are published again"] = s.encode(t, time.Now())
+	for when, file := range saves {
+		after := newService(t, s.names, somePeers...)
+		r := must[*Saved](t)(decode(file)).Restore(after.find, time.Hour)
+		saved := n + 1
+		if when != "before it is published" {
+			saved = 2*n + 1 // both peers' paths, and one to what is chosen
+		}
+		if r.Routes != [NumFates]int{Given: saved} {
+			t.Errorf("%s: restored %v, want %d", when, r.Routes, saved)
+		}
+		after.publish(t)
+		if got := after.routes(true); !maps.Equal(got, want) {
+			t.Errorf("%s: %s", when, difference(got, want))
 		}
 	}
 }

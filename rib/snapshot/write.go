@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"iter"
 	"net/netip"
 	"time"
 
-	"github.com/ribwarp/ribwarp/lpm"
 	"github.com/ribwarp/ribwarp/rib"
 )
 
@@ -90,34 +90,63 @@ type batchKey struct {
 	flags byte // of flagIPv6, flagPathIDs, flagStale
 }
 
-// table writes a generation. staleSince tells of a peer that has stale routes since when it has
-// them. It takes 8 bytes a handle while it runs, and some 250 a set of attributes.
-func (w *writer) table(name string, g *rib.Generation, staleSince func(*rib.Peer) time.Time) {
-	// Count the routes of every batch, then sort handles by batch.
-	numbers := make(map[batchKey]uint32, g.Routes.Len()/8)
+// routes are numbered from 0 to n-1; the zero route is none.
+type routes struct {
+	n  int
+	at func(int) rib.Route
+}
+
+// maxWithheld bounds the memory that routes take which are in no generation: 4 MB.
+const maxWithheld = 1 << 16
+
+// generation writes a generation, and what of its table is in none: paths to destinations of which
+// nothing is chosen, in tables of the same name.
+func (w *writer) generation(name string, g *rib.Generation, withheld iter.Seq[rib.Route], staleSince func(*rib.Peer) time.Time) {
+	w.table(name, g.Number, routes{g.Routes.Len(), g.Routes.At}, staleSince)
+	var some []rib.Route
+	flush := func() {
+		if len(some) > 0 {
+			w.table(name, g.Number, routes{len(some), func(i int) rib.Route { return some[i] }}, staleSince)
+		}
+		some = some[:0]
+	}
+	for r := range withheld {
+		if some = append(some, r); len(some) == maxWithheld {
+			flush()
+		}
+	}
+	flush()
+}
+
+// table writes a table of a generation of that number. staleSince tells of a peer that has stale
+// routes since when it has them. It takes 8 bytes a route while it runs, and some 250 a set of
+// attributes.
+func (w *writer) table(name string, number uint64, all routes, staleSince func(*rib.Peer) time.Time) {
+	// Count the routes of every batch, then sort them by batch.
+	numbers := make(map[batchKey]uint32, all.n/8)
 	var keys []batchKey
 	var counts []int
-	of := make([]uint32, g.Routes.Len()) // batch by handle, counted from 1
-	last, number := batchKey{}, uint32(0)
-	for h := range of {
-		r := g.Routes.At(h)
+	of := make([]uint32, all.n) // batch by the route's number, counted from 1
+	last, batch := batchKey{}, uint32(0)
+	for i := range of {
+		r := all.at(i)
 		if r == (rib.Route{}) {
 			continue
 		}
 		k := batchKey{r.Path, r.Peer, flag(r.Prefix.Addr().Is6(), flagIPv6) | flag(r.PathID != 0, flagPathIDs) | flag(r.Stale, flagStale)}
 		if k != last { // handles are given out in the order of announcements: neighbours are alike
 			var known bool
-			if number, known = numbers[k]; !known {
+			if batch, known = numbers[k]; !known {
 				keys, counts = append(keys, k), append(counts, 0)
-				number = uint32(len(keys))
-				numbers[k] = number
+				batch = uint32(len(keys))
+				numbers[k] = batch
 			}
 			last = k
 		}
-		of[h] = number
-		counts[number-1]++
+		of[i] = batch
+		counts[batch-1]++
 	}
-	next := make([]int, len(counts)) // where the batch's next handle goes
+	next := make([]int, len(counts)) // where the batch's next route goes
 	total, v6 := 0, 0
 	for i, n := range counts {
 		next[i] = total
@@ -126,25 +155,25 @@ func (w *writer) table(name string, g *rib.Generation, staleSince func(*rib.Peer
 			v6 += n
 		}
 	}
-	handles := make([]lpm.Handle, total)
-	for h, number := range of {
-		if number > 0 {
-			handles[next[number-1]] = lpm.Handle(h)
-			next[number-1]++
+	sorted := make([]uint32, total)
+	for i, batch := range of {
+		if batch > 0 {
+			sorted[next[batch-1]] = uint32(i)
+			next[batch-1]++
 		}
 	}
 
 	w.string(name)
-	w.uvarint(g.Number)
+	w.uvarint(number)
 	w.uvarint(uint64(total - v6))
 	w.uvarint(uint64(v6))
 	w.block(blockTable)
 	w.tables++
 	peers := w.peers(keys, staleSince)
 	for i, k := range keys {
-		for of := handles[next[i]-counts[i] : next[i]]; len(of) > 0 && w.err == nil; {
+		for of := sorted[next[i]-counts[i] : next[i]]; len(of) > 0 && w.err == nil; {
 			n := min(len(of), maxBatch)
-			w.batch(peers[k.peer], k, g, of[:n])
+			w.batch(peers[k.peer], k, all, of[:n])
 			if of = of[n:]; len(w.content) >= blockSize {
 				w.block(blockRoutes)
 			}
@@ -187,7 +216,7 @@ func (w *writer) peers(keys []batchKey, staleSince func(*rib.Peer) time.Time) ma
 	return numbers
 }
 
-func (w *writer) batch(peer int, k batchKey, g *rib.Generation, handles []lpm.Handle) {
+func (w *writer) batch(peer int, k batchKey, all routes, which []uint32) {
 	a := k.attrs.Value()
 	w.uvarint(uint64(peer))
 	w.content = append(w.content,
@@ -202,10 +231,10 @@ func (w *writer) batch(peer int, k batchKey, g *rib.Generation, handles []lpm.Ha
 	w.string(string(a.Communities))
 	w.string(string(a.LargeCommunities))
 	w.string(string(a.ExtCommunities))
-	w.uvarint(uint64(len(handles)))
+	w.uvarint(uint64(len(which)))
 	b := w.content
-	for _, h := range handles {
-		r := g.Route(h)
+	for _, i := range which {
+		r := all.at(int(i))
 		if k.flags&flagPathIDs != 0 {
 			b = binary.LittleEndian.AppendUint32(b, r.PathID)
 		}

@@ -199,6 +199,10 @@ func (d *Decoder) attribute(whole, value []byte, first bool) {
 			d.worse(SessionReset, subcodeOptionalAttribute, "%s ends before the address family", kind)
 			return
 		case familyOf(binary.BigEndian.Uint16(value), value[2]) == NoFamily:
+			if kind == bgp.BGP_ATTR_TYPE_MP_REACH_NLRI && len(value) < 5 { // RFC 7606, section 5.3, whatever the family
+				d.worse(SessionReset, subcodeOptionalAttribute, "%s has %d bytes", kind, len(value))
+				return
+			}
 			d.attrs.Ignored++
 			d.attrs.ignoredReach = d.attrs.ignoredReach || kind == bgp.BGP_ATTR_TYPE_MP_REACH_NLRI
 			return

@@ -184,6 +184,7 @@ func TestVerdicts(t *testing.T) {
 		{"MP_REACH_NLRI without a next hop", Options{}, update(net24, with(reach6(nil, netDoc...)), net10), SessionReset, 9},
 		{"MP_REACH_NLRI with a prefix of 129 bits", Options{}, update(net24, with(reach6(global, append([]byte{129}, make([]byte, 17)...)...)), net10), SessionReset, 9},
 		{"MP_REACH_NLRI with a prefix cut short", Options{}, update(net24, with(reach6(global, 48, 1)), net10), SessionReset, 9},
+		{"MP_REACH_NLRI of a family that is not kept, cut to 4 bytes", Options{}, update(net24, with(attr(optional, 14, 0, 25, 70, 0)), net10), SessionReset, 9},
 		{"MP_REACH_NLRI cut to 2 bytes", Options{}, update(net24, with(attr(optional, 14, 0, 2)), net10), SessionReset, 9},
 		{"MP_UNREACH_NLRI with a prefix of 129 bits", Options{}, update(net24, with(unreach6(append([]byte{129}, make([]byte, 17)...)...)), net10), SessionReset, 9},
 		{"ADD-PATH prefix without its identifier", Options{AddPath4: true}, update(nil, good, net10), SessionReset, 10},
