@@ -34,8 +34,8 @@ type Options struct {
 	LocalAS uint32 // own AS: paths of sessions that contain it are not chosen (loop); 0 checks nothing
 	IGP     IGPCost
 	Log     *slog.Logger // nil: slog.Default
-	// MaxPending is how many prefixes may have changed and wait for the publisher before Apply and
-	// Restore wait, too: what is slow then is the peer, not the heap. 0: 4 M; negative: no limit,
+	// MaxPending is how many prefixes may have changed and wait for the publisher before Apply
+	// waits, too: what is slow then is the peer, not the heap. 0: 4 M; negative: no limit,
 	// for who applies first and has the publisher run later.
 	MaxPending int
 }

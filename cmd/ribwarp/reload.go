@@ -39,15 +39,19 @@ func (r *reloads) note(ok bool) {
 // changed are names by what a reload did to them.
 type changed struct{ added, removed, restarted, kept []string }
 
-// reloadOnHangup has SIGHUP reload the configuration, which read reads, until the service ends.
-func (s *service) reloadOnHangup(read func(context.Context) (*serveOptions, error)) {
+// catchHangups has SIGHUP come in where it is read, and not end the process, until stop.
+func catchHangups() (hangups chan os.Signal, stop func()) {
+	hangups = make(chan os.Signal, 1) // one that comes during a start or a reload asks for another
+	signal.Notify(hangups, syscall.SIGHUP)
+	return hangups, func() { signal.Stop(hangups) }
+}
+
+// reloadOnHangup has a hangup reload the configuration, which read reads, until the service ends.
+func (s *service) reloadOnHangup(hangups <-chan os.Signal, read func(context.Context) (*serveOptions, error)) {
 	s.reloads.mu.Lock()
 	s.reloads.last = time.Now()
 	s.reloads.mu.Unlock()
-	hangups := make(chan os.Signal, 1) // one that comes during a reload asks for another
-	signal.Notify(hangups, syscall.SIGHUP)
 	s.running.Go(func() {
-		defer signal.Stop(hangups)
 		for {
 			select {
 			case <-s.ctx.Done():

@@ -1,14 +1,19 @@
 package main
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -442,6 +447,67 @@ func TestTablesOfRoutersMakeRoom(t *testing.T) {
 	hangup(t, url, "failed")
 	if !strings.Contains(log.String(), "too many tables") && !strings.Contains(log.String(), "3 tables") {
 		t.Errorf("log: %s", log)
+	}
+}
+
+// hangingUp sends SIGHUP to this process with the first thing that is written to it.
+type hangingUp struct {
+	io.Writer
+	once sync.Once
+}
+
+func (h *hangingUp) Write(p []byte) (n int, err error) {
+	h.once.Do(func() { err = syscall.Kill(os.Getpid(), syscall.SIGHUP) })
+	if err != nil {
+		return 0, err
+	}
+	time.Sleep(20 * time.Millisecond) // until it has come
+	return h.Writer.Write(p)
+}
+
+// A SIGHUP does not end a service that starts; it reloads once it has.
+func TestHangupDuringTheStart(t *testing.T) {
+	survives := make(chan os.Signal, 1)
+	signal.Notify(survives, syscall.SIGHUP)
+	defer signal.Stop(survives)
+	config := file(t, "ribwarp.toml", "[serve]\nlisten = \"127.0.0.1:0\"\n")
+	ctx, cancel := context.WithCancel(context.Background())
+	out, w := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- runContext(ctx, []string{"serve", "--config", config}, strings.NewReader(""), &hangingUp{Writer: w}, io.Discard)
+		_ = w.Close()
+	}()
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	awaitText(t, strings.TrimPrefix(strings.TrimSpace(line), "ribwarp serves ")+"/metrics", `ribwarp_reloads_total{result="good"} 1`)
+	cancel()
+	if code := <-ended; code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// What a reload has begun before it failed is not in the way of the next one.
+func TestReloadAfterOneThatFailed(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	general := "[serve]\nlisten = \"127.0.0.1:0\"\nasn = 64500\nrouter-id = \"192.0.2.10\"\n"
+	config := file(t, "ribwarp.toml", general)
+	url, log, stop := serveLogged(t, "--config", config)
+	defer stop()
+	write(t, config, general+fmt.Sprintf("bgp-listen = [%q]\n[[serve.peer]]\nname = \"p\"\naddress = \"127.0.0.2\"\nasn = 64502\npassive = true\nimport = \"accept\"\n", taken.Addr()))
+	hangup(t, url, "failed")
+	if !strings.Contains(log.String(), "another program listens there") {
+		t.Errorf("log: %s", log)
+	}
+	if peers := peersOf(t, url, "default"); len(peers) != 0 {
+		t.Errorf("peers of a configuration that is not in force: %v", peers)
+	}
+	_ = taken.Close()
+	hangup(t, url, "good")
+	if _, there := peersOf(t, url, "default")["p"]; !there {
+		t.Errorf("no peer: %s", log)
 	}
 }
 

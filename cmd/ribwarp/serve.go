@@ -80,6 +80,8 @@ func (a *app) runServe(ctx context.Context, o *serveOptions) error {
 	if o.check {
 		return a.check(o)
 	}
+	hangups, stop := catchHangups() // also while it restores what was saved, and saves it at its end
+	defer stop()
 	s, err := a.startService(ctx, o)
 	if err != nil {
 		return err
@@ -89,7 +91,7 @@ func (a *app) runServe(ctx context.Context, o *serveOptions) error {
 		return fmt.Errorf("write: %w", err)
 	}
 	s.learn()
-	s.reloadOnHangup(a.reread)
+	s.reloadOnHangup(hangups, a.reread)
 	notifySystemd("READY=1")
 	return s.wait()
 }

@@ -36,21 +36,23 @@ func (s *Server) Adopt(table string, c rib.PeerConfig) (*rib.Peer, error) {
 	return nil, fmt.Errorf("bgp: peer %q is none of a configured prefix", c.Name)
 }
 
-// adopt makes a neighbour that has not connected.
+// adopt makes a neighbour that has not connected. It has its place of the prefix's limit.
 func (n *neighbour) adopt(table string, c rib.PeerConfig) (*rib.Peer, error) {
 	cfg := n.config()
-	switch there := len(n.all()); {
-	case table != cfg.Table || c.AS != cfg.AS:
+	if table != cfg.Table || c.AS != cfg.AS {
 		return nil, fmt.Errorf("the prefix has table %q and AS %d now, not %q and %d", cfg.Table, cfg.AS, table, c.AS)
-	case there >= cfg.Limit:
-		return nil, fmt.Errorf("there are %d neighbours of %s already", there, cfg.Prefix)
 	}
 	r, err := n.addToRIB(c.Name, c.Addr)
 	if err != nil {
 		return nil, err
 	}
+	p := newPeer(n, cfg.AS, c.Name, c.Addr, r)
+	if !n.admit(p) {
+		p.remove()
+		return nil, fmt.Errorf("there are %d neighbours of %s already", cfg.Limit, cfg.Prefix)
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.peers[c.Addr] = newPeer(n, cfg.AS, c.Name, c.Addr, r)
+	n.peers[c.Addr] = p
 	return r, nil
 }

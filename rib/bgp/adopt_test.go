@@ -58,6 +58,9 @@ func TestAdoptedNeighbours(t *testing.T) {
 	}
 	mustBe(t, stale(), "lab/127.77.0.11stale lab/127.77.0.12stale ")
 	must(s.Start())
+	third := dial(t, s, netip.MustParseAddr("127.77.0.13")) // whose place is kept for one of those
+	third.send(msgOpen, openBody(peerAS, 90, as4(peerAS), mp4)...)
+	mustBe(t, third.notification(), []byte{6, 5})
 	await(t, "one that is not there in time is gone", func() bool { return len(s.other.Peers()) == 0 })
 	mustBe(t, stale(), "lab/127.77.0.11stale lab/127.77.0.12stale ")
 

@@ -314,7 +314,8 @@ func TestStopWhileTheRIBIsFull(t *testing.T) {
 	}
 	await(t, "full RIB", func() bool { return r.Peers()[0].V4 >= 4 })
 	server.Stop()
-	mustBe(t, []any{r.Peers()[0].State, r.Peers()[0].V4}, []any{"down", 0})
+	v4, v6 := r.Counts()
+	mustBe(t, []any{len(r.Peers()), v4, v6}, []any{0, 0, 0})
 }
 
 func TestTables(t *testing.T) {
@@ -361,6 +362,21 @@ func TestPeerThatIsBackBeforeItIsHeld(t *testing.T) {
 	}
 	await(t, "rest", func() bool { return s.Stats().Peers[0].State == Idle })
 	mustBe(t, []any{s.Stats().Peers[0].Ups, s.status().State, len(s.routes())}, []any{1, "down", 0})
+}
+
+// Nor is it, then, with a connection that it has begun before and kept in reserve.
+func TestHeldPeerWithAConnectionInReserve(t *testing.T) {
+	cfg := passivePeer
+	cfg.MaxPrefixes4 = 2
+	s := start(t, nil, cfg)
+	p := dial(t, s, peerAddr)
+	p.establish(graceful(120, forwarded))
+	q := dial(t, s, peerAddr)
+	await(t, "two connections", func() bool { return len(s.peer(0).connections()) == 2 })
+	p.send(msgUpdate, update4(path4, prefixes8(3)...)...)
+	mustBe(t, q.notification(), []byte{6, 5})
+	await(t, "rest", func() bool { return s.Stats().Peers[0].State == Idle })
+	mustBe(t, s.Stats().Peers[0].Ups, 1)
 }
 
 // communities is an attribute with n of them that begin with a number.

@@ -162,17 +162,12 @@ func (n *neighbour) change(c PeerConfig, imports rib.Import) {
 // stop ends all sessions with a NOTIFICATION and withdraws their routes. It returns when that is
 // done; nothing of the neighbour is in the RIB then.
 func (n *neighbour) stop(reason *fsm.Notification) {
-	n.end(reason)
-	for _, p := range n.all() {
-		p.remove()
-	}
-}
-
-// end is stop, but for the peer's place in the RIB.
-func (n *neighbour) end(reason *fsm.Notification) {
 	n.mu.Lock()
 	n.stopped = true
 	n.mu.Unlock()
 	n.cancel(reason)
 	n.running.Wait()
+	for _, p := range n.all() {
+		p.remove()
+	}
 }

@@ -343,10 +343,19 @@ func (b *backoff) after(c *conn, last bool) time.Duration {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.forget(c)
 	if hold > 0 {
 		p.log.Info("bgp peer is left alone after an error", "for", hold)
 		p.held = time.Now().Add(hold)
 		wait = hold
+	}
+	if hold > 0 && !c.established.IsZero() {
+		for _, other := range p.conns { // begun before: else one kept in reserve would get around it
+			if other.reason == "" {
+				other.reason = "the peer is left alone"
+			}
+			other.cancel(cease(ceaseRejected, ""))
+		}
 	}
 	if p.admitted { // to know it again, should it come back at once
 		wait = max(wait, cfg.ErrorDelay)

@@ -195,8 +195,8 @@ func (s *Server) acceptAt(listeners []*listener) {
 	}
 }
 
-// Stop ends all sessions with a Cease and withdraws their routes. It returns when that is done.
-// More than once does nothing.
+// Stop ends all sessions with a Cease and takes the peers with their routes out of their tables. It
+// returns when that is done. More than once does nothing.
 func (s *Server) Stop() {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -209,7 +209,7 @@ func (s *Server) Stop() {
 		_ = l.Close()
 	}
 	s.running.Wait()
-	together(s.neighbours, func(n *neighbour) { n.end(cease(ceaseShutdown, "the service stops")) })
+	together(s.neighbours, func(n *neighbour) { n.stop(cease(ceaseShutdown, "the service stops")) })
 }
 
 // together does something to all neighbours at once, as each waits for its peer.

@@ -115,6 +115,9 @@ func (c *conn) serve() {
 
 	p.mu.Lock()
 	c.end, c.session = end, nil
+	if p.up != c { // a session is forgotten when it is known for how long the peer is left alone
+		p.forget(c)
+	}
 	cfg := p.config()
 	keep := (end.Graceful || c.replaced) && !c.discard && !cfg.NoGracefulRestart && p.ctx.Err() == nil
 	p.mu.Unlock()
@@ -130,9 +133,6 @@ func (c *conn) serve() {
 		p.log.Warn("bgp session lost", "reason", reason)
 		p.routes.lost(reason, c.open, keep, cfg)
 	}
-	p.mu.Lock()
-	p.forget(c)
-	p.mu.Unlock()
 	c.cancel(nil)
 }
 
@@ -259,12 +259,6 @@ func (c *conn) Established(s *fsm.Session) {
 	p.mu.Lock()
 	if c.refused || c.ctx.Err() != nil {
 		p.mu.Unlock()
-		return
-	}
-	if c.replaces != nil && time.Now().Before(p.held) { // it came before the end of the last one was known
-		p.mu.Unlock()
-		c.because("the peer is left alone")
-		c.cancel(cease(ceaseRejected, ""))
 		return
 	}
 	c.session, c.established = s, time.Now()

@@ -71,8 +71,12 @@ func TestRoutesComeAndGoWithTheSession(t *testing.T) {
 
 	s.Stop()
 	mustBe(t, p.notification(), []byte{6, 2})
-	mustBe(t, s.status().State+" "+s.status().LastError, "down the service stops")
-	mustBe(t, len(s.routes()), 0)
+	mustBe(t, s.Stats().Peers[0].LastError, "the service stops")
+	v4, v6 := s.rib.Counts()
+	mustBe(t, []any{len(s.rib.Peers()), v4, v6}, []any{0, 0, 0})
+	if _, err := New(s.config, s.table, nil); err != nil {
+		t.Errorf("the next server: %v", err) // as after a reload that has failed
+	}
 }
 
 // notification reads until a NOTIFICATION, closes the connection as that asks for, and gives its

@@ -220,9 +220,14 @@ func (r RouterConfig) restarts(other RouterConfig) bool {
 
 // table names the table of a VRF for the router of that name; ok is false where there is none.
 func (r *RouterConfig) table(router string, rd distinguisher) (name string, ok bool) {
+	return r.tableOf(router, rd.String())
+}
+
+// tableOf is table for a distinguisher as people write it.
+func (r *RouterConfig) tableOf(router, rd string) (name string, ok bool) {
 	template := r.Table
-	if rd != 0 {
+	if rd != distinguisher(0).String() {
 		template = r.VRFTable
 	}
-	return strings.NewReplacer("{router}", router, "{rd}", rd.String()).Replace(template), template != ""
+	return strings.NewReplacer("{router}", router, "{rd}", rd).Replace(template), template != ""
 }

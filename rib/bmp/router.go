@@ -203,8 +203,8 @@ func (r *router) feed(s *session, p *monitored, view View) (*feed, error) {
 		f.rib.RemovePeer(f.peer)
 		delete(r.feeds, c.Name)
 	}
-	if tables := r.tables(); !tables[table] && len(tables) >= cfg.MaxTables {
-		return nil, &ignoredError{IgnoredTable, fmt.Errorf("the router feeds %d tables already", len(tables))}
+	if err := r.mayFeed(table); err != nil {
+		return nil, &ignoredError{IgnoredTable, err}
 	}
 	home, peer, err := r.addPeer(table, c)
 	if err != nil {
@@ -341,24 +341,37 @@ func (r *router) remove() {
 
 // adopt makes a feed without a session for routes of a saved generation.
 func (r *router) adopt(table string, c rib.PeerConfig) (*rib.Peer, error) {
-	stale := r.cfg.Load().StaleTime
-	if stale == 0 {
-		return nil, fmt.Errorf("router %q keeps no stale routes", r.name)
+	cfg, view := r.cfg.Load(), viewOf(c.Name)
+	who, ours := strings.CutPrefix(c.Name, r.name+"/")
+	_, rd, vrf := strings.Cut(strings.TrimSuffix(who, "/"+string(view)), "/")
+	if !vrf {
+		rd = distinguisher(0).String()
 	}
+	home, fed := cfg.tableOf(r.name, rd)
 	r.feeding.Lock()
 	defer r.feeding.Unlock()
-	if r.feeds[c.Name] != nil {
+	switch {
+	case cfg.StaleTime == 0:
+		return nil, fmt.Errorf("router %q keeps no stale routes", r.name)
+	case !ours || !fed || home != table || cfg.View != ViewFirst && cfg.View != view:
+		return nil, fmt.Errorf("peer %q of table %q is none of router %q now", c.Name, table, r.name)
+	case r.feeds[c.Name] != nil:
 		return nil, fmt.Errorf("peer %q is there already", c.Name)
+	case len(r.feeds) >= cfg.MaxPeers:
+		return nil, fmt.Errorf("router %q has %d peers already", r.name, len(r.feeds))
 	}
-	home, p, err := r.addPeer(table, c)
+	if err := r.mayFeed(table); err != nil {
+		return nil, err
+	}
+	to, p, err := r.addPeer(table, c)
 	if err != nil {
 		return nil, err
 	}
-	f := &feed{peer: p, rib: home, table: table, view: viewOf(c.Name), stale: true}
+	f := &feed{peer: p, rib: to, table: table, view: view, stale: true}
 	f.policy = Peer{Router: r.name, Addr: c.Addr, AS: c.AS, View: f.view}
 	r.setImport(f)
 	r.feeds[c.Name] = f
-	r.expireIn(stale)
+	r.expireIn(cfg.StaleTime)
 	return p, nil
 }
 
@@ -379,6 +392,14 @@ func (r *router) reconsider() {
 	for _, f := range r.feeds {
 		r.setImport(f)
 	}
+}
+
+// mayFeed says why the router may not feed one more table. It is called under feeding.
+func (r *router) mayFeed(table string) error {
+	if tables := r.tables(); !tables[table] && len(tables) >= r.cfg.Load().MaxTables {
+		return fmt.Errorf("the router feeds %d tables already", len(tables))
+	}
+	return nil
 }
 
 // tables are the tables that the router feeds. It is called under feeding.

@@ -359,8 +359,9 @@ func (s *Station) forget(r *router) {
 }
 
 // Adopt adds a peer of a saved generation (rib.Peer.Restore) to a table, where c.Name is one of a
-// router that keeps stale routes. They are kept until the router sends End-of-RIB, or is not
-// there for RouterConfig.StaleTime. To be called before Start.
+// router that keeps stale routes, has it in that table and view, and has not as many peers and tables
+// as it may. They are kept until the router sends End-of-RIB, or is not there for
+// RouterConfig.StaleTime. To be called before Start.
 func (s *Station) Adopt(table string, c rib.PeerConfig) (*rib.Peer, error) {
 	cfg := s.config()
 	for _, rc := range cfg.Routers {

@@ -427,8 +427,8 @@ func TestReload(t *testing.T) {
 // Routes of a saved generation are there before their router is.
 func TestAdopt(t *testing.T) {
 	c := r1
-	c.StaleTime, c.VRFTable = time.Hour, "{rd}"
-	lab := RouterConfig{Name: "lab", Prefix: netip.MustParsePrefix("127.78.1.0/24"), StaleTime: time.Hour}
+	c.StaleTime, c.VRFTable, c.MaxTables, c.MaxPeers = time.Hour, "{rd}", 2, 3
+	lab := RouterConfig{Name: "lab", Prefix: netip.MustParsePrefix("127.78.1.0/24"), StaleTime: time.Hour, View: ViewPost}
 	s := prepare(t, nil, rib.Options{}, nil, c, lab, RouterConfig{Name: "r2", Addr: otherAddr})
 	restored := func(table, name string, addr netip.Addr) *rib.Peer {
 		t.Helper()
@@ -448,6 +448,20 @@ func TestAdopt(t *testing.T) {
 			t.Errorf("adopted %s", name)
 		}
 	}
+	refused := func(table, name string) {
+		t.Helper()
+		if _, err := s.Adopt(table, rib.PeerConfig{Name: name}); err == nil {
+			t.Errorf("adopted %s in table %s", name, table)
+		}
+	}
+	refused("elsewhere", "r1/192.0.2.2/pre") // the configuration has them in another table now
+	refused("64500:1", "r1/192.0.2.2/pre")
+	refused("default", "lab/127.78.1.5/192.0.2.2/pre")
+	refused("default", "r1/192.0.2.2/64500:1/pre")
+	refused("64500:2", "lab/127.78.1.5/192.0.2.2/64500:2/pre")
+	refused("64500:2", "r1/192.0.2.2/64500:2/pre") // a table too many
+	restored("default", "r1/loc-rib", routerAddr)
+	refused("default", "r1/192.0.2.2/pre") // a peer too many
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -55,12 +55,15 @@ func TestSavedRoutesWaitForTheirFile(t *testing.T) {
 		{first, mrt("dump.mrt#3 192.0.2.1 AS64500"), true, "dump.mrt 192.0.2.1 AS64500"},
 		{first, mrt("dump.mrt#3 192.0.2.1 AS64500"), true, "dump.mrt 192.0.2.1 AS64500"}, // saved in parts
 		{first, mrt("dump.mrt 192.0.2.1 AS64500 #2"), true, "dump.mrt 192.0.2.1 AS64500 #2"},
+		{first, rib.PeerConfig{Name: "dump.mrt 192.0.2.1 AS64502", Kind: rib.KindMRT, Addr: addr, AS: 64502}, false, "dump.mrt 192.0.2.1 AS64502"},
 		{second, mrt("dump.mrt#2 192.0.2.1 AS64500"), false, "dump.mrt#2 192.0.2.1 AS64500"},
 	} {
 		got := ""
 		if p := c.of.Adopt(c.peer, c.renumbered); p != nil {
 			got = p.Name()
-			p.Restore(rib.Update{Reach: []rib.NLRI{{Prefix: netip.MustParsePrefix("203.0.113.0/24")}}})
+			if c.peer.AS != 64502 { // the routes of that one were too old
+				p.Restore(rib.Update{Reach: []rib.NLRI{{Prefix: netip.MustParsePrefix("203.0.113.0/24")}}})
+			}
 		}
 		if got != c.want {
 			t.Errorf("%s, renumbered %t: adopted as %q, want %q", c.peer.Name, c.renumbered, got, c.want)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/ribwarp/ribwarp/rib"
@@ -47,7 +48,7 @@ type Source struct {
 	// name, and readiness waits for it. It is a list's peer; an MRT file, which has peers of its
 	// own, drops it in the end.
 	peer *rib.Peer
-	// restored are peers of an MRT file that have routes of a saved generation.
+	// restored are peers that were made for routes of a saved generation, without those that the file has.
 	restored []*rib.Peer
 }
 
@@ -141,16 +142,14 @@ func (s *Source) Adopt(c rib.PeerConfig, renumbered bool) *rib.Peer {
 // Close gives up a source that is not to be loaded, and removes its peers.
 func (s *Source) Close() error {
 	s.rib.RemovePeer(s.peer)
-	s.dropRestored(func(*rib.Peer) bool { return true })
+	s.dropRestored()
 	return s.close()
 }
 
 // dropRestored removes peers of a saved generation.
-func (s *Source) dropRestored(which func(*rib.Peer) bool) {
+func (s *Source) dropRestored() {
 	for _, p := range s.restored {
-		if which(p) {
-			s.rib.RemovePeer(p)
-		}
+		s.rib.RemovePeer(p)
 	}
 }
 
@@ -187,10 +186,10 @@ func (s *Source) Load(ctx context.Context) (Report, error) {
 		return report, fmt.Errorf("%s: %w: %w", s.path, ErrNothingRead, err)
 	case report.Format == MRT:
 		s.rib.RemovePeer(s.peer)
-		s.dropRestored(func(p *rib.Peer) bool { return p.Status().State == "stale" }) // the file has no such peer
+		s.dropRestored()
 	default:
 		s.peer.Loaded()
-		s.dropRestored(func(*rib.Peer) bool { return true }) // it is a list now
+		s.dropRestored() // it is a list now
 	}
 	if s.options.Strict {
 		return report, report.strict()
@@ -218,6 +217,7 @@ func (s *Source) read(ctx context.Context, report *Report, log *problems.Log) er
 	case MRT:
 		result, err := mrt.Load(ctx, s.rib, in, mrt.Options{Name: s.name, Awaited: s.options.Awaited, Log: log, Restored: s.restored})
 		report.Records, report.Routes, report.Withdrawn, report.Peers = result.Records, result.Announced, result.Withdrawn, len(result.Peers)
+		s.restored = slices.DeleteFunc(s.restored, func(p *rib.Peer) bool { return slices.Contains(result.Peers, p) })
 		var broken *mrt.BrokenError
 		if err != nil && !errors.As(err, &broken) {
 			return fmt.Errorf("%w: %w", errStopped, err)

@@ -54,8 +54,8 @@ type RestoredPeer struct {
 // Routes of other peers are dropped, and those that were last known to be right before maxAge; 0
 // is any age. Call it before sessions start: a peer that is up knows better and takes nothing.
 //
-// It works on all processors and takes some 0.5 µs of one a route. It waits where the RIB does
-// (rib.Options.MaxPending): for a larger table than that its publisher must run.
+// It works on all processors and takes some 0.5 µs of one a route. It does not wait for the
+// publisher: what was saved bounds it.
 func (s *Saved) Restore(find Find, maxAge time.Duration) Restored {
 	var all Restored
 	for i := range s.Tables {
