@@ -59,21 +59,22 @@ type bmpSection struct {
 
 // routerSection is bmp.RouterConfig as a file has it.
 type routerSection struct {
-	Name      string       `toml:"name"`
-	Addr      netip.Addr   `toml:"address"`
-	Prefix    netip.Prefix `toml:"prefix"`
-	Limit     int          `toml:"limit"`
-	Port      uint16       `toml:"port"`
-	Table     string       `toml:"table"`
-	VRFTable  string       `toml:"vrf-table"`
-	View      bmp.View     `toml:"view"`
-	Import    string       `toml:"import"`
-	Optional  bool         `toml:"optional"`
-	StaleTime duration     `toml:"stale-time"`
-	MaxPeers  int          `toml:"max-peers"`
-	MaxTables int          `toml:"max-tables"`
-	MaxRoutes int          `toml:"max-routes"`
-	NoAddPath bool         `toml:"no-add-path"`
+	Name              string       `toml:"name"`
+	Addr              netip.Addr   `toml:"address"`
+	Prefix            netip.Prefix `toml:"prefix"`
+	Limit             int          `toml:"limit"`
+	Port              uint16       `toml:"port"`
+	Table             string       `toml:"table"`
+	VRFTable          string       `toml:"vrf-table"`
+	View              bmp.View     `toml:"view"`
+	Import            string       `toml:"import"`
+	Optional          bool         `toml:"optional"`
+	StaleTime         duration     `toml:"stale-time"`
+	MaxPeers          int          `toml:"max-peers"`
+	MaxTables         int          `toml:"max-tables"`
+	MaxRoutes         int          `toml:"max-routes"`
+	MaxAttributeBytes int          `toml:"max-attribute-bytes"`
+	NoAddPath         bool         `toml:"no-add-path"`
 }
 
 // snapshotSection says where the tables are saved for the next start, and how often.
@@ -269,7 +270,7 @@ func (b *bmpSection) config() bmp.Config {
 		c.Routers = append(c.Routers, bmp.RouterConfig{
 			Name: r.Name, Addr: r.Addr, Prefix: r.Prefix, Limit: r.Limit, Port: r.Port, Table: r.Table, VRFTable: r.VRFTable,
 			View: r.View, Import: r.Import, Optional: r.Optional, StaleTime: r.StaleTime.Duration,
-			MaxPeers: r.MaxPeers, MaxTables: r.MaxTables, MaxRoutes: r.MaxRoutes, NoAddPath: r.NoAddPath,
+			MaxPeers: r.MaxPeers, MaxTables: r.MaxTables, MaxRoutes: r.MaxRoutes, MaxAttributeBytes: r.MaxAttributeBytes, NoAddPath: r.NoAddPath,
 		})
 	}
 	return c

@@ -78,6 +78,10 @@ type RouterConfig struct {
 	// MaxRoutes is how many routes it may bring; a router with more loses its connection and all
 	// its routes, and is refused for 5 min. 0: no limit.
 	MaxRoutes int
+	// MaxAttributeBytes bounds the memory that the sets of path attributes of its peers take, in the same way:
+	// rib.Peer.AttributeBytes of each, added up, so that a set which several peers have counts for each of them.
+	// Default 1 GiB.
+	MaxAttributeBytes int
 	// NoAddPath says that Route Monitoring has no path identifiers though the BGP session has
 	// ADD-PATH: FRR before 10 leaves them out.
 	NoAddPath bool
@@ -198,8 +202,10 @@ func (r *RouterConfig) check() error {
 		return fmt.Errorf("a stale time of %v: give a positive one", r.StaleTime)
 	case r.MaxRoutes < 0:
 		return fmt.Errorf("a limit of %d routes: give a positive one", r.MaxRoutes)
+	case r.MaxAttributeBytes < 0:
+		return fmt.Errorf("a limit of %d bytes of attributes: give a positive one", r.MaxAttributeBytes)
 	}
-	return limits(limit{&r.Limit, 16}, limit{&r.MaxPeers, 1024}, limit{&r.MaxTables, 16}, limit{&r.MaxRoutes, 10_000_000})
+	return limits(limit{&r.Limit, 16}, limit{&r.MaxPeers, 1024}, limit{&r.MaxTables, 16}, limit{&r.MaxRoutes, 10_000_000}, limit{&r.MaxAttributeBytes, 1 << 30})
 }
 
 // source is where the router's connections come from.
@@ -213,7 +219,7 @@ func (r *RouterConfig) source() netip.Prefix {
 // restarts tells whether a router with configuration r has to start anew to have the other one.
 func (r RouterConfig) restarts(other RouterConfig) bool {
 	for _, c := range []*RouterConfig{&r, &other} {
-		c.Limit, c.Import, c.Optional, c.StaleTime, c.MaxPeers, c.MaxTables, c.MaxRoutes = 0, "", false, 0, 0, 0, 0
+		c.Limit, c.Import, c.Optional, c.StaleTime, c.MaxPeers, c.MaxTables, c.MaxRoutes, c.MaxAttributeBytes = 0, "", false, 0, 0, 0, 0, 0
 	}
 	return r != other
 }

@@ -64,11 +64,12 @@ type feed struct {
 	table  string
 	policy Peer
 
-	// Below: under router.feeding; but for routes, which belongs to the session.
-	session *session // whose it is; nil: stale, waiting to be taken over or to expire
-	up      bool
-	stale   bool // it may have stale routes, which expiry ends
-	routes  int  // of it in session.routes
+	// Below: under router.feeding; but for routes and attributes, which belong to the session.
+	session    *session // whose it is; nil: stale, waiting to be taken over or to expire
+	up         bool
+	stale      bool  // it may have stale routes, which expiry ends
+	routes     int   // of it in session.routes
+	attributes int64 // of it in session.attributes
 }
 
 func newRouter(s *Station, c RouterConfig, name string, addr netip.Addr, dynamic bool) *router {
@@ -142,7 +143,7 @@ func (r *router) take(s *session) error {
 // leave ends the connection s: its routes are kept as stale or withdrawn.
 func (r *router) leave(s *session, cause error) {
 	stale := r.cfg.Load().StaleTime
-	var excess *tooManyRoutes
+	var excess *tooMuch
 	if errors.As(cause, &excess) || r.ctx.Err() != nil {
 		stale = 0
 	}

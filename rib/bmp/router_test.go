@@ -364,6 +364,9 @@ func monitor(w who, update []byte) []byte {
 
 // attr writes a path attribute.
 func attr(flags, kind byte, value ...byte) []byte {
+	if flags&0x10 != 0 { // extended length
+		return append([]byte{flags, kind, byte(len(value) >> 8), byte(len(value))}, value...)
+	}
 	return append([]byte{flags, kind, byte(len(value))}, value...)
 }
 

@@ -29,11 +29,12 @@ type session struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when its routes are settled
 
-	views    map[distinguisher]View // what feeds the table of a VRF, where a route has decided that
-	decoders map[wire.Options]*wire.Decoder
-	routes   int // of all feeds
-	loaded   bool
-	logged   map[string]uint64 // by message: to log fewer and fewer of them
+	views      map[distinguisher]View // what feeds the table of a VRF, where a route has decided that
+	decoders   map[wire.Options]*wire.Decoder
+	routes     int   // of all feeds
+	attributes int64 // bytes, likewise
+	loaded     bool
+	logged     map[string]uint64 // by message: to log fewer and fewer of them
 
 	mu                sync.Mutex // who reads from another goroutine, and who writes, below
 	sysName, sysDescr string
@@ -75,11 +76,14 @@ func (e *ignoredError) Error() string {
 
 func ignored(why Ignored) error { return &ignoredError{why: why} }
 
-// tooManyRoutes ends a session with more than RouterConfig.MaxRoutes.
-type tooManyRoutes struct{ limit int }
+// tooMuch ends a session with more than RouterConfig.MaxRoutes or MaxAttributeBytes.
+type tooMuch struct {
+	limit int
+	of    string
+}
 
-func (e *tooManyRoutes) Error() string {
-	return fmt.Sprintf("the router brings more than %d routes: raise its limit, or have it mirror less", e.limit)
+func (e *tooMuch) Error() string {
+	return fmt.Sprintf("the router brings more than %d %s: raise its limit, or have it mirror less", e.limit, e.of)
 }
 
 // A fatalError ends the session: it is not the message's fault.
@@ -645,7 +649,7 @@ func (s *session) attach(p *monitored, view View) {
 // discard takes a peer's feed away.
 func (s *session) discard(p *monitored) {
 	s.router.discard(p.feed)
-	s.routes -= p.feed.routes
+	s.recount(p.feed, 0, 0)
 	p.feed = nil
 	for _, other := range s.peers {
 		if other.key.rd == p.key.rd && other.feed != nil {
@@ -708,8 +712,12 @@ func (s *session) apply(p *monitored, m wire.Message) error {
 		p.feed.peer.Apply(u)
 	}
 	s.account(p.feed)
-	if limit := s.router.cfg.Load().MaxRoutes; limit > 0 && s.routes > limit {
-		return &fatalError{&tooManyRoutes{limit}}
+	cfg := s.router.cfg.Load()
+	switch {
+	case s.routes > cfg.MaxRoutes:
+		return &fatalError{&tooMuch{cfg.MaxRoutes, "routes"}}
+	case s.attributes > int64(cfg.MaxAttributeBytes):
+		return &fatalError{&tooMuch{cfg.MaxAttributeBytes, "bytes of path attributes"}}
 	}
 	if m.EndOfRIB != wire.NoFamily {
 		s.endOfRIB(p, m.EndOfRIB == wire.IPv6)
@@ -724,11 +732,17 @@ func (s *session) endOfRIB(p *monitored, v6 bool) {
 	s.router.log.Info("bmp end of rib", "peer", p.feed.peer.Name(), "ipv6", v6)
 }
 
-// account brings s.routes up to date with a feed.
+// account brings s.routes and s.attributes up to date with a feed.
 func (s *session) account(f *feed) {
 	v4, v6 := f.peer.Received()
-	s.routes += v4 + v6 - f.routes
-	f.routes = v4 + v6
+	s.recount(f, v4+v6, f.peer.AttributeBytes())
+}
+
+// recount makes a feed count for so much.
+func (s *session) recount(f *feed, routes int, attributes int64) {
+	s.routes += routes - f.routes
+	s.attributes += attributes - f.attributes
+	f.routes, f.attributes = routes, attributes
 }
 
 // checkLoaded tells the RIB when the first load of the router is complete: that of every peer

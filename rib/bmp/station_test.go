@@ -1,6 +1,7 @@
 package bmp
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -290,6 +291,30 @@ func TestRoutesAreBounded(t *testing.T) {
 	mustBe(t, "routes of the other router", s.peer("default", "r2/192.0.2.1/pre").V4, 1)
 }
 
+func TestAttributesAreBounded(t *testing.T) {
+	c := r1
+	c.MaxAttributeBytes, c.StaleTime = 10_000, time.Hour
+	s := start(t, nil, c)
+	r := join(t, s, routerAddr)
+	heavy := func(prefix string, mark byte) []byte {
+		communities := bytes.Repeat([]byte{0, 1, 0, mark}, 1000)
+		return updateOf(nil, append(slices.Clone(goodAttrs), attr(0xd0, 8, communities...)), nlri(prefix))
+	}
+	r.send(up(pre1), up(pre2))
+	for i := range byte(9) { // what is replaced or withdrawn does not count
+		r.send(monitor(pre1, heavy("10.0.0.0/8", i)), monitor(pre2, heavy("10.0.0.0/8", i)), monitor(pre2, withdraw("10.0.0.0/8")))
+	}
+	r.send(monitor(pre2, heavy("10.1.0.0/16", 1)))
+	s.has("default", "r1/192.0.2.1/pre", 1)
+	s.has("default", "r1/192.0.2.2/pre", 1)
+	r.send(monitor(pre2, heavy("10.2.0.0/16", 2)))
+	r.closed()
+	await(t, "withdrawal", func() bool { return s.peer("default", "r1/192.0.2.1/pre").Name == "" })
+	if e := s.peer("default", "r1").LastError; !strings.Contains(e, "more than 10000 bytes of path attributes") {
+		t.Errorf("reason: %q", e)
+	}
+}
+
 func TestPanicCostsOneMessage(t *testing.T) {
 	c := r1
 	c.VRFTable = "panics:{rd}"
@@ -533,6 +558,7 @@ func TestConfigurationErrors(t *testing.T) {
 		`view "both" is unknown`:         {Routers: []RouterConfig{{Addr: routerAddr, Port: 1, View: "both"}}},
 		"lacks {rd}":                     {Routers: []RouterConfig{{Addr: routerAddr, Port: 1, VRFTable: "{router}"}}},
 		"a stale time of -1s":            {Routers: []RouterConfig{{Addr: routerAddr, Port: 1, StaleTime: -time.Second}}},
+		"a limit of -1 bytes":            {Routers: []RouterConfig{{Addr: routerAddr, Port: 1, MaxAttributeBytes: -1}}},
 		"a limit of -1 routes":           {Routers: []RouterConfig{{Addr: routerAddr, Port: 1, MaxRoutes: -1}}},
 		"a limit of -1: ":                {Routers: []RouterConfig{{Addr: routerAddr, Port: 1, MaxPeers: -1}}},
 		"a limit of -2: ":                {MaxRouters: -2},
