@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/ribwarp/ribwarp/rib"
@@ -48,8 +47,8 @@ type Source struct {
 	// name, and readiness waits for it. It is a list's peer; an MRT file, which has peers of its
 	// own, drops it in the end.
 	peer *rib.Peer
-	// restored are peers that were made for routes of a saved generation, without those that the file has.
-	restored []*rib.Peer
+	// restored are peers that were made for routes of a saved generation, without those that the file has, by name.
+	restored map[string]*rib.Peer
 }
 
 // Load opens a file, "-" for standard input, and reads it into r: see Source.Load.
@@ -126,16 +125,17 @@ func (s *Source) Adopt(c rib.PeerConfig, renumbered bool) *rib.Peer {
 		return s.peer
 	}
 	c.Name = s.name + c.Name[len(of):]
-	for _, p := range s.restored {
-		if p.Name() == c.Name { // it was saved in parts
-			return p
-		}
+	if p := s.restored[c.Name]; p != nil { // it was saved in parts
+		return p
 	}
 	p, err := s.rib.AddPeer(c)
 	if err != nil {
 		return nil
 	}
-	s.restored = append(s.restored, p)
+	if s.restored == nil {
+		s.restored = map[string]*rib.Peer{}
+	}
+	s.restored[c.Name] = p
 	return p
 }
 
@@ -217,7 +217,11 @@ func (s *Source) read(ctx context.Context, report *Report, log *problems.Log) er
 	case MRT:
 		result, err := mrt.Load(ctx, s.rib, in, mrt.Options{Name: s.name, Awaited: s.options.Awaited, Log: log, Restored: s.restored})
 		report.Records, report.Routes, report.Withdrawn, report.Peers = result.Records, result.Announced, result.Withdrawn, len(result.Peers)
-		s.restored = slices.DeleteFunc(s.restored, func(p *rib.Peer) bool { return slices.Contains(result.Peers, p) })
+		for _, p := range result.Peers {
+			if s.restored[p.Name()] == p {
+				delete(s.restored, p.Name())
+			}
+		}
 		var broken *mrt.BrokenError
 		if err != nil && !errors.As(err, &broken) {
 			return fmt.Errorf("%w: %w", errStopped, err)

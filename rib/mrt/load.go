@@ -24,9 +24,9 @@ type Options struct {
 	Name    string        // start of the peers' names, which must not be taken: the file's name
 	Awaited bool          // readiness waits for the peers
 	Log     *problems.Log // where problems go; nil: nowhere
-	// Restored are peers that the RIB has already, with routes of a saved generation: those of the
+	// Restored are peers, by name, that the RIB has already, with routes of a saved generation: those of the
 	// same name, address and AS are taken for the file's, whose routes take the place of theirs.
-	Restored []*rib.Peer
+	Restored map[string]*rib.Peer
 }
 
 // Result says how much was read.
@@ -63,7 +63,7 @@ type loader struct {
 	log     *problems.Log
 	result  Result
 
-	restored []*rib.Peer
+	restored map[string]*rib.Peer
 
 	peers map[peerKey]*peer
 	order []*peer // peers as they were met

@@ -54,13 +54,12 @@ func (l *loader) peer(key peerKey, routerID netip.Addr) (*peer, error) {
 
 // restoredPeer gives a peer that is there from a saved generation, nil for none.
 func (l *loader) restoredPeer(name string, key peerKey) *rib.Peer {
-	for _, p := range l.restored {
-		if c := p.Config(); c.Name == name && c.Addr == key.addr && c.AS == key.as {
-			p.SetAwaited(l.awaited)
-			return p
-		}
+	p := l.restored[name]
+	if p == nil || p.Config().Addr != key.addr || p.Config().AS != key.as {
+		return nil
 	}
-	return nil
+	p.SetAwaited(l.awaited)
+	return p
 }
 
 // announce adds one prefix. Prefixes with the same attributes in a row are applied together.
