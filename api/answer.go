@@ -30,23 +30,19 @@ func (a Answer) MarshalJSON() ([]byte, error) {
 // end. It allocates nothing where dst is long enough, save for extended communities. ip must
 // have no zone.
 func AppendAnswer(dst []byte, ip netip.Addr, rt rib.Route, gen uint64) []byte {
-	dst = appendAnswerHead(dst, ip)
-	return appendAnswerTail(dst, rt, gen)
+	fields := fieldsOf(rt)
+	return appendAnswer(dst, ip, &fields, gen)
 }
 
-// appendAnswerHead appends what differs between the addresses of one route.
-func appendAnswerHead(dst []byte, ip netip.Addr) []byte {
+// appendAnswer is AppendAnswer for a route that is at hand.
+func appendAnswer(dst []byte, ip netip.Addr, rt *routeFields, gen uint64) []byte {
 	dst = append(dst, `{"ip":"`...)
-	return ip.AppendTo(dst)
-}
-
-// appendAnswerTail appends the rest, which is the same for all addresses of one route.
-func appendAnswerTail(dst []byte, rt rib.Route, gen uint64) []byte {
+	dst = ip.AppendTo(dst)
 	dst = append(dst, `",`...)
-	dst = appendRouteFields(dst, rt)
+	dst = rt.append(dst)
 	dst = append(dst, `,"generation":`...)
 	dst = strconv.AppendUint(dst, gen, 10)
-	dst = appendStale(dst, rt)
+	dst = appendStale(dst, rt.Route)
 	return append(dst, '}')
 }
 
@@ -58,22 +54,29 @@ func appendStale(dst []byte, rt rib.Route) []byte {
 	return append(dst, `,"stale":true`...)
 }
 
-// appendRouteFields appends the fields prefix to communities.
-func appendRouteFields(dst []byte, rt rib.Route) []byte {
+// routeFields is a route with its attributes.
+type routeFields struct {
+	rib.Route
+	attrs rib.Attrs
+}
+
+func fieldsOf(rt rib.Route) routeFields {
+	f := routeFields{Route: rt}
+	if rt.Path != (rib.Path{}) { // else a bare prefix: the zero Path holds no attributes
+		f.attrs = rt.Path.Value()
+	}
+	return f
+}
+
+// append appends the fields prefix to communities.
+func (rt *routeFields) append(dst []byte) []byte {
 	if !rt.Prefix.IsValid() {
 		return append(dst, `"prefix":null,"next_hop":null,"as_path":[],"origin_asns":[],"communities":[]`...)
 	}
 	dst = append(dst, `"prefix":"`...)
 	dst = rt.Prefix.AppendTo(dst)
-	dst = append(dst, `",`...)
-	if rt.Path == (rib.Path{}) { // a bare prefix: the zero Path holds no attributes
-		return append(dst, `"next_hop":null,"as_path":[],"origin_asns":[],"communities":[]`...)
-	}
-	return appendAttrs(dst, rt.Path.Value())
-}
-
-func appendAttrs(dst []byte, at rib.Attrs) []byte {
-	dst = append(dst, `"next_hop":`...)
+	at := &rt.attrs
+	dst = append(dst, `","next_hop":`...)
 	dst = appendAddr(dst, at.NextHop)
 	dst = append(dst, `,"as_path":`...)
 	dst = appendASPath(dst, at.ASPath)
@@ -81,6 +84,12 @@ func appendAttrs(dst []byte, at rib.Attrs) []byte {
 	dst = appendOrigins(dst, at.ASPath)
 	dst = append(dst, `,"communities":`...)
 	return appendCommunities(dst, at)
+}
+
+// appendRouteFields appends the fields prefix to communities.
+func appendRouteFields(dst []byte, rt rib.Route) []byte {
+	f := fieldsOf(rt)
+	return f.append(dst)
 }
 
 // appendAddr appends an address as a string, null for the zero address. A zone, which a next
@@ -118,19 +127,25 @@ func appendASPath(dst []byte, p rib.ASPath) []byte {
 // appendOrigins appends what rib.ASPath.Origins gives: the AS that originated the route, all
 // that may have where the path ends in a set, none for an empty path.
 func appendOrigins(dst []byte, p rib.ASPath) []byte {
+	dst = append(dst, '[')
+	dst = appendASNs(dst, originASNs(p))
+	return append(dst, ']')
+}
+
+// originASNs is rib.ASPath.Origins as packed AS numbers, without making a slice.
+func originASNs(p rib.ASPath) rib.ASPath {
 	var lastKind byte
 	var last rib.ASPath
 	for kind, asns, rest := cutSegment(p); kind != 0; kind, asns, rest = cutSegment(rest) {
 		lastKind, last = kind, asns
 	}
-	dst = append(dst, '[')
 	switch {
 	case lastKind == rib.SegmentSequence && len(last) > 0:
-		dst = appendASNs(dst, last[len(last)-4:])
+		return last[len(last)-4:]
 	case lastKind == rib.SegmentSet:
-		dst = appendASNs(dst, last)
+		return last
 	}
-	return append(dst, ']')
+	return ""
 }
 
 // cutSegment cuts the first segment off an AS path: its type, 0 for none, and its packed AS
@@ -157,7 +172,7 @@ func appendASNs(dst []byte, asns rib.ASPath) []byte {
 	return dst
 }
 
-func appendCommunities(dst []byte, at rib.Attrs) []byte {
+func appendCommunities(dst []byte, at *rib.Attrs) []byte {
 	dst = append(dst, '[')
 	for c := string(at.Communities); len(c) >= 4; c = c[4:] {
 		v := number(c, 0)

@@ -32,27 +32,45 @@ type Deps struct {
 	EngineName string        // lpm.Engine's Name
 	Degraded   func() string // why the engine is slower than it should be, "" when it is not; nil: never
 	Build      Build
+	GPUs       []GPU // those that tables are on, for /api/v1/stats
+	// VRPs gives what the RPKI says now, nil where no source of it is configured. A nil function: never
+	// any.
+	VRPs func() VRPs
+	// Past says which earlier generations can be asked; zero: none but those that requests hold.
+	Past Past
 	// Metrics is served at /metrics. New adds ribwarp's own metrics and those of the Go runtime
 	// and the process, so it must not hold them yet; nil makes a new one.
 	Metrics *prometheus.Registry
 	Limits  Limits
-	Log     *slog.Logger // nil: slog.Default
+	// Admission bounds how much is done at once.
+	Admission Admission
+	Log       *slog.Logger // nil: slog.Default
 }
 
 // Build says what was built, for /api/v1/status and the metric ribwarp_build_info.
 type Build struct{ Version, Commit, Date string }
 
+// A GPU is one that tables are on.
+type GPU struct {
+	Name   string `json:"name"`
+	Memory uint64 `json:"memory_bytes"`
+}
+
 // API answers HTTP requests: it is an http.Handler. Make one with New; it is safe for concurrent
-// use. It holds generations for listings that broke off, until Close.
+// use. It holds earlier generations that may be asked, and takes readings every second, until Close.
 type API struct {
 	deps    Deps
 	started time.Time
 	router  *gin.Engine
 	metrics *metrics
-	main    *view // the default table
-	others  views
-	singles sync.Pool // of *single
-	bodies  sync.Pool // of *[]byte, what a JSON body is read into
+	// admission decides who is answered now.
+	admission *admission
+	main      *view // the default table
+	others    views
+	series    series
+	past      past
+	singles   sync.Pool // of *single
+	bodies    sync.Pool // of *[]byte, what a JSON body is read into
 }
 
 // New makes the service. It panics if Deps.Metrics already holds a metric that it adds.
@@ -64,12 +82,12 @@ func New(d Deps) *API {
 	if d.Metrics == nil {
 		d.Metrics = prometheus.NewRegistry()
 	}
-	a := &API{deps: d, started: time.Now()}
+	a := &API{deps: d, started: time.Now(), admission: newAdmission(d.Admission)}
 	a.others.byName = map[string]*view{}
 	if d.Tables != nil {
-		a.main = newView(d.Tables.All()[0])
+		a.main = a.newView(d.Tables.All()[0])
 	} else {
-		a.main = &view{name: rib.DefaultTable, generations: d.Generations, peers: d.Peers, ready: d.Ready, paths: d.Paths, stats: d.PublisherStats}
+		a.main = &view{name: rib.DefaultTable, generations: d.Generations, peers: d.Peers, ready: d.Ready, paths: d.Paths, stats: d.PublisherStats, past: held{most: d.Past.Most, time: pastTime}}
 	}
 	if a.main.generations == nil {
 		a.main.generations = new(lpm.Published[rib.Route])
@@ -78,6 +96,8 @@ func New(d Deps) *API {
 	a.singles.New = func() any { return &single{counts: a.metrics.lookups.shard()} }
 	a.bodies.New = func() any { return new([]byte) }
 	a.router = a.routes()
+	a.series.start(a)
+	a.past.start(a)
 	return a
 }
 
@@ -88,15 +108,17 @@ func (a *API) Handler() http.Handler { return a }
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.router.ServeHTTP(w, r) }
 
-// Close gives back the generations that are held for listings. Requests are still answered,
+// Close gives back the generations that are held, and ends the series. Requests are still answered,
 // but a listing that breaks off can no longer go on once its generation is replaced.
 func (a *API) Close() {
-	a.main.held.close()
+	a.series.close()
+	a.past.close()
+	a.main.close()
 	a.others.mu.Lock()
 	defer a.others.mu.Unlock()
 	a.others.closed = true
 	for _, v := range a.others.byName {
-		v.held.close()
+		v.close()
 	}
 }
 
@@ -117,13 +139,24 @@ func (a *API) routes() *gin.Engine {
 		r.HEAD(path, h)
 	}
 	get("/api/v1/lookup/:ip", a.lookup)
-	r.POST("/api/v1/lookup", newBulk(a, addressWords, a.metrics.lookups, func() kind[netip.Addr] { return new(addresses) }).serve)
-	get("/api/v1/routes", a.list)
-	r.POST("/api/v1/routes", newBulk(a, prefixWords, a.metrics.finds, func() kind[netip.Prefix] { return prefixes{} }).serve)
-	get("/api/v1/routes/*prefix", a.prefix) // a wildcard: a prefix holds a slash
+	r.POST("/api/v1/lookup", a.bulk(a.bulkAddresses()))
+	get("/api/v1/routes", a.bulk(a.coded(a.list)))
+	r.POST("/api/v1/routes", a.bulk(a.bulkPrefixes()))
+	get("/api/v1/routes/*prefix", a.bulkIfAsked(a.prefix)) // a wildcard: a prefix holds a slash
+	get("/api/v1/asns/:asn", a.bulk(a.asn))
+	get("/api/v1/diff", a.bulk(a.coded(a.diff)))
+	r.POST("/api/v1/diff", a.bulk(a.coded(a.diffLookup)))
+	get("/api/v1/generations", a.listGenerations)
+	get("/api/v1/rpki/validate", a.rpkiValidate)
 	get("/api/v1/tables", a.listTables)
 	get("/api/v1/peers", a.peers)
 	get("/api/v1/status", a.status)
+	get("/api/v1/stats", a.bulk(a.stats))
+	get("/api/v1/series", a.seriesOf)
+	get("/", a.page)
+	get(webPath+"*file", a.page)
+	get("/openapi.json", a.openapi)
+	get("/docs", a.docs)
 	get("/healthz", a.healthz)
 	get("/readyz", a.readyz)
 	get("/metrics", gin.WrapH(promhttp.HandlerFor(a.deps.Metrics, promhttp.HandlerOpts{
@@ -142,41 +175,6 @@ var (
 	typeNDJSON  = []string{"application/x-ndjson"}
 	typeProblem = []string{"application/problem+json"}
 )
-
-// headerGeneration is RIB-Generation as a key of a header map.
-const headerGeneration = "Rib-Generation"
-
-// generationHeader is the number of a generation as a header value, kept until the next one.
-type generationHeader struct {
-	number uint64
-	value  []string
-}
-
-// nameGeneration sets the header RIB-Generation.
-func (v *view) nameGeneration(c *gin.Context, number uint64) {
-	h := v.header.Load()
-	if h == nil || h.number != number {
-		h = &generationHeader{number, []string{strconv.FormatUint(number, 10)}}
-		v.header.Store(h)
-	}
-	c.Writer.Header()[headerGeneration] = h.value
-}
-
-// acquire gives the newest generation of a table, which the caller must release, and names it in
-// the header. Where there is none it answers 503 and gives nil.
-func (a *API) acquire(c *gin.Context, v *view) *rib.Generation {
-	g := v.generations.Acquire()
-	if g == nil {
-		a.fail(c, problem{
-			Status:     http.StatusServiceUnavailable,
-			Detail:     "no generation is published yet: the sources of routes are still loading, see /readyz",
-			RetryAfter: retryAfter,
-		})
-		return nil
-	}
-	v.nameGeneration(c, g.Number)
-	return g
-}
 
 // writeJSON answers 200 with a whole body. net/http sets the length of a short one by itself,
 // without allocating.

@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	batchLines = 4096     // questions that are answered together
-	outPiece   = 64 << 10 // answers are handed on when they are as long as this
-	shownInput = 64       // bytes of a bad question that its error repeats
+	batchLines = 8192      // questions that are answered together: about those of one read
+	outPiece   = 128 << 10 // answers are handed on when they are as long as this
+	shownInput = 64        // bytes of a bad question that its error repeats
 )
 
 // A kind is what the questions of a batch are about: addresses, or prefixes. It may have memory
@@ -19,130 +19,177 @@ type kind[K any] interface {
 	is4(key K) bool
 	// find puts the handle of every key's route into dst, at most batchLines of them.
 	find(t lpm.Table, dst []lpm.Handle, keys []K) error
-	// appendAnswer appends the answer for a key, whose route has handle h.
-	appendAnswer(dst []byte, key K, h lpm.Handle, g *rib.Generation) []byte
+	// appendAnswer appends the answer of this generation for a key; rt is the zero route where
+	// there is none.
+	appendAnswer(dst []byte, key K, rt *routeFields, gen uint64) []byte
+	// appendRow is appendAnswer for CSV, without the end of the row.
+	appendRow(dst []byte, key K, rt *routeFields) []byte
 }
 
 // A batch collects up to batchLines questions and answers them in order, all from one
-// generation. It is pooled and takes about half a megabyte.
+// generation: add, find, render, in turns. It is pooled and takes about half a megabyte.
 type batch[K any] struct {
 	kind     kind[K]
-	field    string // that an error object repeats its question in
+	words    *words
 	counts   *lookupCounts
 	endpoint endpoint
+	form     form
 	gen      *rib.Generation
-	// emit takes a piece of the answer; it must not keep it.
-	emit func([]byte) error
+	out      *output
 
 	n       int
-	items   [batchLines]item
-	keys    []K // of the items that are good, in order
+	keys    []K   // of the questions that are good, in order
+	bad     []bad // the others, in order
+	shown   []byte
 	handles [batchLines]lpm.Handle
-	out     []byte
-	more    bool // an answer was given: the next one of an array needs a comma
+	near    nearRoutes
+	push    bool // the client may wait for these answers before it sends more
+	own     output
 }
 
-// An item is a question: the zero item the next of the keys, any other one that is bad.
-type item struct {
-	text []byte // belongs to the caller until it was answered
+// An output collects answers until a piece of them is worth handing on.
+type output struct {
+	buf  []byte
+	emit func([]byte) error // must not keep the piece
+	more bool               // an answer was given: the next one of an array needs a comma
+}
+
+// flush hands on what is there.
+func (o *output) flush() error {
+	if len(o.buf) == 0 {
+		return nil
+	}
+	err := o.emit(o.buf)
+	o.buf = o.buf[:0]
+	return err
+}
+
+// begin makes the output ready for another answer.
+func (o *output) begin(emit func([]byte) error) {
+	o.buf, o.emit, o.more = o.buf[:0], emit, false
+}
+
+// A bad question is answered by an error.
+type bad struct {
+	at   int    // its place in the batch
+	text []byte // as much as is shown of it, and a byte more where there was more
 	line int    // in a stream; else 0
 	err  error
 }
 
-// begin makes the batch ready for the answers to one request.
-func (b *batch[K]) begin(e endpoint, gen *rib.Generation, emit func([]byte) error) {
-	b.endpoint, b.gen, b.emit = e, gen, emit
-	b.n, b.keys, b.out, b.more = 0, b.keys[:0], b.out[:0], false
+// begin makes the batch ready for the answers to one request. Batches of one request have one
+// output.
+func (b *batch[K]) begin(e endpoint, f form, gen *rib.Generation, out *output) {
+	b.endpoint, b.form, b.gen, b.out = e, f, gen, out
+	b.clear()
 }
 
 // end forgets the request, so that a pooled batch keeps nothing of it alive.
 func (b *batch[K]) end() {
-	clear(b.items[:])
-	b.gen, b.emit = nil, nil
+	b.clear()
+	b.near = nearRoutes{}
+	b.gen, b.out, b.own.emit = nil, nil, nil
+}
+
+func (b *batch[K]) clear() {
+	clear(b.bad)
+	b.n, b.keys, b.bad, b.shown, b.push = 0, b.keys[:0], b.bad[:0], b.shown[:0], false
 }
 
 // full reports whether the batch must be answered before the next question.
 func (b *batch[K]) full() bool { return b.n == batchLines }
 
 // add puts the question in text into the batch. line is its number for an error, 0 outside of
-// streams. text must stay as it is until answer.
+// streams.
 func (b *batch[K]) add(text []byte, line int) {
 	key, err := b.kind.parse(text)
 	if err != nil {
 		b.addBad(text, line, err)
 		return
 	}
-	b.items[b.n] = item{}
 	b.n++
 	b.keys = append(b.keys, key)
 }
 
 // addBad puts something into the batch that is no question.
 func (b *batch[K]) addBad(text []byte, line int, err error) {
-	b.items[b.n] = item{text: text, line: line, err: err}
+	from := len(b.shown)
+	b.shown = append(b.shown, text[:min(len(text), shownInput+1)]...)
+	b.bad = append(b.bad, bad{b.n, b.shown[from:], line, err})
 	b.n++
 }
 
-// answer finds the routes, appends the answers to out, hands it on where it got long enough, and
-// empties the batch.
-func (b *batch[K]) answer() error {
-	handles := b.handles[:len(b.keys)]
-	if err := b.kind.find(b.gen.Table, handles, b.keys); err != nil {
+// find looks the questions up.
+func (b *batch[K]) find() error {
+	if err := b.kind.find(b.gen.Table, b.handles[:len(b.keys)], b.keys); err != nil {
 		return tableError{err}
 	}
-	keys := b.keys
-	var tally lookupTally
-	for i := range b.items[:b.n] {
-		it := &b.items[i]
-		if b.endpoint == endpointJSON && b.more {
-			b.out = append(b.out, ',')
+	return nil
+}
+
+// render appends the answers to what was found to the output, hands that on where it got long
+// enough, and empties the batch.
+func (b *batch[K]) render() error {
+	keys, wrong, out := b.keys, b.bad, b.out
+	tally := lookupTally{invalid: uint64(len(wrong))}
+	b.near.begin(b.gen, b.handles[:len(keys)])
+	for i := range b.n {
+		if b.form == formJSON && out.more {
+			out.buf = append(out.buf, ',')
 		}
-		b.more = true
-		if it.err != nil {
-			b.out = appendBad(b.out, b.field, it)
-			tally.invalid++
+		out.more = true
+		if len(wrong) > 0 && wrong[0].at == i {
+			out.buf = b.appendBad(out.buf, &wrong[0])
+			wrong = wrong[1:]
 		} else {
-			b.out = b.kind.appendAnswer(b.out, keys[0], handles[0], b.gen)
-			tally.add(b.kind.is4(keys[0]), handles[0] != lpm.None)
-			keys, handles = keys[1:], handles[1:]
+			rt := b.near.next()
+			if b.form == formCSV {
+				out.buf = b.kind.appendRow(out.buf, keys[0], rt)
+			} else {
+				out.buf = b.kind.appendAnswer(out.buf, keys[0], rt, b.gen.Number)
+			}
+			tally.add(b.kind.is4(keys[0]), rt.Prefix.IsValid())
+			keys = keys[1:]
 		}
-		if b.endpoint == endpointStream {
-			b.out = append(b.out, '\n')
+		if b.form != formJSON {
+			out.buf = append(out.buf, '\n')
 		}
-		if len(b.out) >= outPiece {
-			if err := b.flush(); err != nil {
+		if len(out.buf) >= outPiece {
+			if err := out.flush(); err != nil {
 				return err
 			}
 		}
 	}
 	b.counts.addTally(b.endpoint, tally)
-	b.n, b.keys = 0, b.keys[:0]
+	b.clear()
 	return nil
 }
 
-// flush hands on what is answered so far.
-func (b *batch[K]) flush() error {
-	if len(b.out) == 0 {
-		return nil
+// answer finds and renders.
+func (b *batch[K]) answer() error {
+	if err := b.find(); err != nil {
+		return err
 	}
-	err := b.emit(b.out)
-	b.out = b.out[:0]
-	return err
+	return b.render()
 }
 
-// appendBad appends the error object of a bad question: {"ip":"...","line":N,"error":"..."},
-// without the line outside of streams.
-func appendBad(dst []byte, field string, it *item) []byte {
+// appendBad appends what answers a bad question: {"ip":"...","line":N,"error":"..."}, without
+// the line outside of streams, or a row with nothing but the question and the error.
+func (b *batch[K]) appendBad(dst []byte, q *bad) []byte {
+	text := cut(string(q.text), shownInput)
+	if b.form == formCSV {
+		return appendBadRow(dst, text, q.err.Error())
+	}
 	dst = append(dst, '{', '"')
-	dst = append(dst, field...)
+	dst = append(dst, b.words.field...)
 	dst = append(dst, '"', ':')
-	dst = appendString(dst, cut(string(it.text[:min(len(it.text), shownInput+1)]), shownInput))
-	if it.line > 0 {
+	dst = appendString(dst, text)
+	if q.line > 0 {
 		dst = append(dst, `,"line":`...)
-		dst = appendInt(dst, it.line)
+		dst = appendInt(dst, q.line)
 	}
 	dst = append(dst, `,"error":`...)
-	dst = appendString(dst, it.err.Error())
+	dst = appendString(dst, q.err.Error())
 	return append(dst, '}')
 }
 

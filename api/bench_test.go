@@ -10,7 +10,7 @@ import (
 )
 
 // The ratio of these two is what the service costs over what gin costs; wrk measures it over
-// more connections (docs/benchmarks/http-lookup.txt).
+// more connections (docs/benchmarks/http-bulk.txt).
 
 func BenchmarkLookupHTTP(b *testing.B) {
 	w := newWorld(b, nil)

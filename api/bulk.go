@@ -3,10 +3,9 @@ package api
 import (
 	"bytes"
 	"errors"
-	"fmt"
-	"io"
 	"mime"
 	"net/http"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -17,50 +16,90 @@ import (
 	"github.com/ribwarp/ribwarp/rib"
 )
 
-// A bulk answers many questions of one kind in one request, whose body is JSON or a stream of
-// lines.
+// A bulk answers many questions of one kind in one request, whose body is JSON or a stream.
 type bulk[K any] struct {
-	api *API
-	words
+	api     *API
+	words   *words
+	columns string // of answers in CSV
+	// arrow answers a request in Arrow's stream format; nil: there is none.
+	arrow   func(*gin.Context, *view)
 	batches sync.Pool // of *batch[K]
 }
 
 // newBulk makes the endpoint. newKind makes what each batch asks with.
-func newBulk[K any](a *API, w words, counters *lookupCounters, newKind func() kind[K]) *bulk[K] {
-	b := &bulk[K]{api: a, words: w}
+func newBulk[K any](a *API, w words, columns string, counters *lookupCounters, newKind func() kind[K]) *bulk[K] {
+	b := &bulk[K]{api: a, words: &w, columns: columns}
 	b.batches.New = func() any {
-		return &batch[K]{kind: newKind(), field: w.field, counts: counters.shard()}
+		return &batch[K]{kind: newKind(), words: &w, counts: counters.shard()}
 	}
 	return b
+}
+
+// bulkAddresses makes POST /api/v1/lookup, bulkPrefixes POST /api/v1/routes.
+func (a *API) bulkAddresses() gin.HandlerFunc {
+	b := newBulk(a, addressWords, addressColumns, a.metrics.lookups, func() kind[netip.Addr] { return new(addresses) })
+	b.arrow = a.lookupArrow
+	return a.coded(b.serve)
+}
+
+func (a *API) bulkPrefixes() gin.HandlerFunc {
+	b := newBulk(a, prefixWords, prefixColumns, a.metrics.finds, func() kind[netip.Prefix] { return prefixes{} })
+	return a.coded(b.serve)
 }
 
 // serve answers a request.
 func (b *bulk[K]) serve(c *gin.Context) {
 	h := c.Request.Header
-	if enc := h.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
-		b.api.refuse(c, http.StatusUnsupportedMediaType, "the body is encoded as %q: send it as it is", cut(enc, 32))
+	mediaType, parameters, err := mime.ParseMediaType(h.Get("Content-Type"))
+	in, ok := formOf(mediaType)
+	if err != nil || !ok || in == formArrow && b.arrow == nil {
+		c.Writer.Header()["Accept"] = []string{b.taken()}
+		b.api.refuse(c, http.StatusUnsupportedMediaType, "Content-Type is %q: it must be one of %s. JSON is {%q:[...]}, the others are streams of one %s a line or row", cut(h.Get("Content-Type"), 64), b.taken(), b.words.array, b.words.one)
 		return
 	}
-	form, _, err := mime.ParseMediaType(h.Get("Content-Type"))
-	if err != nil {
-		form = ""
-	}
-	var answer func(*gin.Context, *view)
-	switch form {
-	case "application/json":
-		answer = b.json
-	case "application/x-ndjson":
-		answer = func(c *gin.Context, v *view) { b.stream(c, v, b.inJSON) }
-	case "text/plain":
-		answer = func(c *gin.Context, v *view) { b.stream(c, v, b.inText) }
-	default:
-		c.Writer.Header().Set("Accept", "application/json, application/x-ndjson, text/plain")
-		b.api.refuse(c, http.StatusUnsupportedMediaType, "Content-Type is %q: send application/json for {%q:[...]}, application/x-ndjson or text/plain for one %s a line", cut(h.Get("Content-Type"), 64), b.array, b.one)
+	out, ok := accepted(h, in.answers())
+	if !ok {
+		var names []string
+		for _, f := range in.answers() {
+			names = append(names, mediaTypes[f])
+		}
+		b.api.refuse(c, http.StatusNotAcceptable, "Accept is %q: what is sent as %s is answered as %s", cut(strings.Join(h["Accept"], ", "), 64), mediaType, strings.Join(names, " or "))
 		return
 	}
-	if v := b.api.asked(c); v != nil {
-		answer(c, v)
+	v := b.api.asked(c)
+	if v == nil {
+		return
 	}
+	switch in {
+	case formJSON:
+		b.json(c, v)
+	case formNDJSON:
+		b.stream(c, v, b.words.inJSON, out)
+	case formText:
+		b.stream(c, v, b.words.inText, out)
+	case formArrow:
+		b.arrow(c, v)
+	case formCSV:
+		name, err := askedColumn(c.Request.URL.RawQuery)
+		var r *rows
+		if err == nil {
+			r, err = newRows(b.words, name, parameters)
+		}
+		if err != nil {
+			b.api.refuse(c, http.StatusBadRequest, "%v", err)
+			return
+		}
+		b.stream(c, v, r.in, out)
+	}
+}
+
+// taken lists the types that a request may have.
+func (b *bulk[K]) taken() string {
+	names := mediaTypes[:]
+	if b.arrow == nil {
+		names = names[:formArrow]
+	}
+	return strings.Join(names, ", ")
 }
 
 // json answers {"ips":[...]} by {"generation":N,"results":[...]}. The whole body is read and
@@ -69,16 +108,16 @@ func (b *bulk[K]) json(c *gin.Context, v *view) {
 	a := b.api
 	pooled := a.bodies.Get().(*[]byte)
 	defer a.bodies.Put(pooled)
-	body, ok := a.readBody(c, (*pooled)[:0], b.many)
+	body, ok := a.readBody(c, (*pooled)[:0], b.words.many)
 	*pooled = body[:0]
 	if !ok {
 		return
 	}
 	limit := a.deps.Limits.MaxIPsJSON
-	name, err := b.walk(body, limit, func([]byte) error { return nil })
+	name, err := b.words.walk(body, limit, func([]byte) error { return nil })
 	switch {
 	case errors.Is(err, errTooMany):
-		a.refuse(c, http.StatusRequestEntityTooLarge, "more than %d %s: send them as a stream of lines (application/x-ndjson or text/plain), which has no limit", limit, b.many)
+		a.refuse(c, http.StatusRequestEntityTooLarge, "more than %d %s: send them as a stream of lines (application/x-ndjson or text/plain), which has no limit", limit, b.words.many)
 		return
 	case err != nil:
 		a.refuse(c, http.StatusBadRequest, "%v", err)
@@ -100,11 +139,13 @@ func (b *bulk[K]) json(c *gin.Context, v *view) {
 	all := b.batches.Get().(*batch[K])
 	defer b.batches.Put(all)
 	defer all.end()
-	all.begin(endpointJSON, g, a.emitter(c, typeJSON))
-	all.out = append(all.out, `{"generation":`...)
-	all.out = appendInt(all.out, g.Number)
-	all.out = append(all.out, `,"results":[`...)
-	_, err = b.walk(body, limit, func(text []byte) error {
+	out := &all.own
+	out.begin(a.emitter(c, typeJSON))
+	all.begin(endpointJSON, formJSON, g, out)
+	out.buf = append(out.buf, `{"generation":`...)
+	out.buf = appendInt(out.buf, g.Number)
+	out.buf = append(out.buf, `,"results":[`...)
+	_, err = b.words.walk(body, limit, func(text []byte) error {
 		all.add(text, 0)
 		if all.full() {
 			return all.answer()
@@ -118,12 +159,12 @@ func (b *bulk[K]) json(c *gin.Context, v *view) {
 		a.cannotGoOn(c, g, err)
 		return
 	}
-	all.out = append(all.out, ']', '}', '\n')
+	out.buf = append(out.buf, ']', '}', '\n')
 	if !c.Writer.Written() {
-		writeJSON(c, all.out)
+		writeJSON(c, out.buf)
 		return
 	}
-	if err := all.flush(); err != nil {
+	if err := out.flush(); err != nil {
 		a.cannotGoOn(c, g, err)
 	}
 }
@@ -135,7 +176,7 @@ func (a *API) readBody(c *gin.Context, buf []byte, what string) (body []byte, ok
 	tooLarge := func() {
 		a.refuse(c, http.StatusRequestEntityTooLarge, "the body is longer than %d bytes: send the %s as a stream of lines (application/x-ndjson or text/plain), which has no limit", limit, what)
 	}
-	if c.Request.ContentLength > limit {
+	if c.Request.ContentLength > limit { // compressed or not
 		tooLarge()
 		return buf, false
 	}
@@ -143,11 +184,14 @@ func (a *API) readBody(c *gin.Context, buf []byte, what string) (body []byte, ok
 	_, err := into.ReadFrom(http.MaxBytesReader(c.Writer, c.Request.Body, limit))
 	body = into.Bytes()
 	var big *http.MaxBytesError
+	var broken codingError
 	switch {
 	case err == nil:
 		return body, true
 	case errors.As(err, &big):
 		tooLarge()
+	case errors.As(err, &broken):
+		a.refuse(c, http.StatusBadRequest, "%v", broken)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		a.metrics.aborted[abortTimeout].Inc()
 		a.refuse(c, http.StatusRequestTimeout, "the body did not come in within %s", a.deps.Limits.Progress)
@@ -175,7 +219,10 @@ func (a *API) emitter(c *gin.Context, contentType []string) func([]byte) error {
 // breaking the connection off.
 func (a *API) cannotGoOn(c *gin.Context, g *rib.Generation, err error) {
 	var table tableError
+	var bug panicked
 	switch {
+	case errors.As(err, &bug):
+		panic(bug)
 	case errors.As(err, &table):
 		a.metrics.aborted[abortTable].Inc()
 		a.lookupFailed(c, g.Number, err)
@@ -186,92 +233,4 @@ func (a *API) cannotGoOn(c *gin.Context, g *rib.Generation, err error) {
 		a.metrics.aborted[abortClient].Inc()
 	}
 	panic(http.ErrAbortHandler)
-}
-
-// errStalled is why a stream ends whose client sends nothing more.
-type errStalled time.Duration
-
-func (e errStalled) Error() string {
-	return fmt.Sprintf("no whole line came in for %s: the stream ends here", time.Duration(e))
-}
-
-// stream answers lines by NDJSON, in order. in finds the question in a line.
-func (b *bulk[K]) stream(c *gin.Context, v *view, in func(line []byte) ([]byte, error)) {
-	a := b.api
-	g := a.acquire(c, v)
-	if g == nil {
-		return
-	}
-	defer g.Release()
-	ctl := http.NewResponseController(c.Writer)
-	_ = ctl.EnableFullDuplex() // answers go out while lines come in; HTTP/2 does so anyway
-
-	some := b.batches.Get().(*batch[K])
-	defer b.batches.Put(some)
-	defer some.end()
-	some.begin(endpointStream, g, a.emitter(c, typeNDJSON))
-
-	limits := a.deps.Limits
-	body := newLines(c.Request.Body, limits.MaxLine)
-	for {
-		if body.progress() {
-			_ = ctl.SetReadDeadline(time.Now().Add(limits.Progress))
-		}
-		readErr := body.fill()
-		for line, ok := body.next(); ok; line, ok = body.next() {
-			some.addLine(line, in)
-			if some.full() {
-				if err := some.answer(); err != nil {
-					a.cannotGoOn(c, g, err)
-					return
-				}
-			}
-		}
-		stalled := errors.Is(readErr, os.ErrDeadlineExceeded)
-		if stalled {
-			if some.full() {
-				_ = some.answer()
-			}
-			some.addBad(nil, body.number+1, errStalled(limits.Progress))
-		}
-		err := some.answer()
-		if err == nil {
-			err = some.flush()
-		}
-		if err != nil {
-			a.cannotGoOn(c, g, err)
-			return
-		}
-		switch {
-		case readErr == nil:
-			if c.Writer.Written() {
-				_ = ctl.Flush() // the client may wait for these answers before it sends more
-			}
-		case errors.Is(readErr, io.EOF):
-			c.Writer.Header()["Content-Type"] = typeNDJSON // for a stream without a line
-			_ = ctl.SetWriteDeadline(time.Now().Add(limits.Progress))
-			return
-		case stalled:
-			_ = ctl.Flush()
-			a.cannotGoOn(c, g, readErr)
-			return
-		default: // the client broke off
-			a.cannotGoOn(c, g, readErr)
-			return
-		}
-	}
-}
-
-// addLine puts one line into the batch.
-func (b *batch[K]) addLine(l line, in func([]byte) ([]byte, error)) {
-	if l.err != nil {
-		b.addBad(l.text, l.number, l.err)
-		return
-	}
-	text, err := in(l.text)
-	if err != nil {
-		b.addBad(bytes.TrimSpace(l.text), l.number, err)
-		return
-	}
-	b.add(text, l.number)
 }

@@ -105,14 +105,14 @@ func TestBulkRefusesOtherContentTypes(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Header.Set("Content-Type", "text/plain")
-	r.Header.Set("Content-Encoding", "gzip")
+	r.Header.Set("Content-Encoding", "br")
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusUnsupportedMediaType {
-		t.Errorf("status %s for a compressed body", resp.Status)
+		t.Errorf("status %s for a body in an unknown coding", resp.Status)
 	}
 }
 
@@ -543,4 +543,36 @@ func BenchmarkStream(b *testing.B) {
 		w.api.Handler().ServeHTTP(out, req)
 	}
 	b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "addrs/s")
+}
+
+// A line of ten megabytes is one error, and the lines behind it are answered.
+func TestLineOfTenMegabytes(t *testing.T) {
+	w := newWorld(t, nil)
+	srv := w.serve()
+	for kind, last := range map[string]string{
+		"text/plain":           "10.1.2.3",
+		"application/x-ndjson": `{"ip":"10.1.2.3"}`,
+		"text/csv":             "10.1.2.3,x",
+	} {
+		for _, junk := range []string{"x", "[", `{"ip":`, `"`} {
+			body := strings.Repeat(junk, 10<<20/len(junk)) + "\n" + last + "\n"
+			req, err := http.NewRequest(http.MethodPost, srv.URL+lookupPath, strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Content-Type", kind)
+			req.Header.Set("Accept", "application/x-ndjson")
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			bad, good, _ := strings.Cut(string(got), "\n")
+			if err != nil || !strings.Contains(bad, "line is longer than 4096 bytes") || len(bad) > 300 {
+				t.Errorf("%s of %q: %v, answered by %.300s", kind, junk, err, bad)
+			}
+			wantJSON(t, good, w.single("10.1.2.3"))
+		}
+	}
 }

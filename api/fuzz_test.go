@@ -2,12 +2,17 @@ package api
 
 import (
 	"bytes"
+	"encoding/csv"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/apache/arrow-go/v18/arrow"
 )
 
 // Whatever a JSON body holds, the answer is a whole JSON value of a known status; and a body is
@@ -143,6 +148,97 @@ func FuzzPaths(f *testing.F) {
 			default:
 				t.Fatalf("%s%q: status %d: %s", path, text, rec.Code, rec.Body)
 			}
+		}
+	})
+}
+
+// Whatever claims to be Arrow's stream format is answered by a whole stream with a row for each
+// that could be read, by a problem, or is broken off; and nothing breaks.
+func FuzzArrow(f *testing.F) {
+	for _, kind := range []arrow.DataType{arrow.PrimitiveTypes.Uint32, arrow.BinaryTypes.String, arrow.BinaryTypes.LargeString, &arrow.FixedSizeBinaryType{ByteWidth: 16}} {
+		f.Add(arrowStreamOf(f, "ip", kind, nil, columnOf(f, kind, []string{"10.1.2.3", "", "9.9.9.9"}), columnOf(f, kind, []string{"10.0.0.1"})))
+	}
+	f.Add(arrowStreamOf(f, "ip", textDictionary, nil))
+	f.Add(arrowStreamOf(f, "ip", arrow.ListOf(arrow.BinaryTypes.String), nil))
+	f.Add([]byte("\xff\xff\xff\xff\x00\x00\x00\x00"))
+	w := newWorld(f, nil)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		defer func() {
+			if p := recover(); p != nil && p != http.ErrAbortHandler {
+				panic(p)
+			}
+		}()
+		rec := post(w, lookupPath, arrowType, body)
+		switch rec.Code {
+		case http.StatusOK:
+			if _, _, err := readArrow(t, rec.Body); err != nil {
+				t.Fatalf("the answer cannot be read: %v", err)
+			}
+		case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
+		default:
+			t.Fatalf("status %d: %s", rec.Code, rec.Body)
+		}
+	})
+}
+
+// Whatever CSV holds, an answer in CSV has a row for each line but the header, and is CSV.
+func FuzzCSV(f *testing.F) {
+	for _, seed := range []string{"10.1.2.3\n", "ip,x\n10.1.2.3,y\n", "\"10.1.2.3\",\"a\"\"b\"\n", "\"\n\"\n", ",,\n", "\xff\r\n", "=1+1\n", " \"x\n"} {
+		f.Add([]byte(seed), "", true)
+		f.Add([]byte(seed), "2", false)
+		f.Add([]byte(seed), "ip", false)
+	}
+	w := newWorld(f, nil)
+	f.Fuzz(func(t *testing.T, body []byte, column string, header bool) {
+		r := httptest.NewRequest(http.MethodPost, lookupPath+"?"+url.Values{"column": {column}}.Encode(), bytes.NewReader(body))
+		r.Header.Set("Content-Type", "text/csv")
+		if header {
+			r.Header.Set("Content-Type", "text/csv; header=present")
+		}
+		rec := httptest.NewRecorder()
+		w.api.Handler().ServeHTTP(rec, r)
+		if rec.Code == http.StatusBadRequest {
+			return
+		}
+		lines := bytes.Count(body, []byte{'\n'})
+		if len(body) > 0 && body[len(body)-1] != '\n' {
+			lines++
+		}
+		if _, err := strconv.Atoi(column); err != nil || header {
+			lines = max(0, lines-1)
+		}
+		rows, err := csv.NewReader(bytes.NewReader(rec.Body.Bytes())).ReadAll()
+		if err != nil || len(rows) != lines+1 || rec.Code != http.StatusOK {
+			t.Fatalf("%d: %d rows for %d lines, %v: %q", rec.Code, len(rows), lines, err, rec.Body)
+		}
+	})
+}
+
+// Whatever is sent as compressed is answered or refused, in every form.
+func FuzzCoding(f *testing.F) {
+	for _, coding := range []string{"gzip", "zstd"} {
+		f.Add(encodeWith(f, coding, []byte("10.1.2.3\n9.9.9.9\n")), coding == "zstd")
+	}
+	w := newWorld(f, nil)
+	f.Fuzz(func(t *testing.T, body []byte, inZstd bool) {
+		coding := "gzip"
+		if inZstd {
+			coding = "zstd"
+		}
+		for _, kind := range []string{"text/plain", "application/json", "text/csv", arrowType} {
+			func() {
+				defer func() {
+					if p := recover(); p != nil && p != http.ErrAbortHandler {
+						panic(p)
+					}
+				}()
+				rec := w.exchange(body, "Content-Type", kind, "Content-Encoding", coding)
+				switch rec.Code {
+				case http.StatusOK, http.StatusBadRequest, http.StatusRequestEntityTooLarge:
+				default:
+					t.Fatalf("%s: status %d: %s", kind, rec.Code, rec.Body)
+				}
+			}()
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -9,13 +10,18 @@ import (
 )
 
 const (
-	holdTime = time.Minute // how long a generation is held after a listing of it last moved
+	holdTime = time.Minute // how long a generation is held after a request for it last moved
 	maxHeld  = 4           // generations held together: a table of full size takes tens of megabytes
+	pastTime = time.Hour   // how long one of Deps.Past is held after it was replaced
 )
 
-// held keeps the generations of listings for a while though newer ones are published, so that a
-// listing that broke off can go on where it was. The zero value holds none.
+// held keeps generations for a while though newer ones are published, so that a listing that broke
+// off can go on where it was, and requests can ask about what was. The zero value keeps up to maxHeld
+// for holdTime.
 type held struct {
+	most int           // 0: maxHeld
+	time time.Duration // 0: holdTime
+
 	mu     sync.Mutex
 	gens   []*heldGeneration // by use, the latest last
 	closed bool
@@ -27,8 +33,8 @@ type heldGeneration struct {
 	expire *time.Timer
 }
 
-// hold keeps g for holdTime from now on. The caller must hold a reference of its own. Where more
-// than maxHeld would be kept, the one that was used the longest ago is given back.
+// hold keeps g for a time from now on. The caller must hold a reference of its own. Where more than
+// the most would be kept, the one that was used the longest ago is given back.
 func (h *held) hold(g *rib.Generation) {
 	if old := h.use(g); old != nil {
 		old.Release() // may close a table: not under the lock
@@ -48,11 +54,11 @@ func (h *held) use(g *rib.Generation) (old *rib.Generation) {
 	} else {
 		g.Retain()
 		e = &heldGeneration{Generation: g}
-		e.expire = time.AfterFunc(holdTime, func() { h.drop(e) })
+		e.expire = time.AfterFunc(cmp.Or(h.time, holdTime), func() { h.drop(e) })
 	}
 	e.used = time.Now()
 	h.gens = append(h.gens, e)
-	if len(h.gens) <= maxHeld {
+	if len(h.gens) <= cmp.Or(h.most, maxHeld) {
 		return nil
 	}
 	first := h.gens[0]
@@ -76,7 +82,7 @@ func (h *held) unused(e *heldGeneration) bool {
 	if i < 0 {
 		return false // somebody else gives it back
 	}
-	if rest := time.Until(e.used.Add(holdTime)); rest > 0 {
+	if rest := time.Until(e.until(h)); rest > 0 {
 		e.expire.Reset(rest)
 		return false
 	}
@@ -84,18 +90,30 @@ func (h *held) unused(e *heldGeneration) bool {
 	return true
 }
 
-// find gives the generation of this number with a reference that the caller must release, nil
-// where it is not held.
-func (h *held) find(number uint64) *rib.Generation {
+// find gives a generation with a reference that the caller must release, nil where none of those that
+// are held is the one.
+func (h *held) find(is func(*rib.Generation) bool) *rib.Generation {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, e := range h.gens {
-		if e.Number == number {
+		if is(e.Generation) {
 			e.Retain()
 			return e.Generation
 		}
 	}
 	return nil
+}
+
+// until is when e is given back, if it is not used before and no other one takes its place.
+func (e *heldGeneration) until(h *held) time.Time { return e.used.Add(cmp.Or(h.time, holdTime)) }
+
+// each calls f with every generation and the time until which it is held.
+func (h *held) each(f func(g *rib.Generation, until time.Time)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range h.gens {
+		f(e.Generation, e.until(h))
+	}
 }
 
 // count is how many generations are held.

@@ -4,7 +4,6 @@ import (
 	"net/netip"
 
 	"github.com/ribwarp/ribwarp/lpm"
-	"github.com/ribwarp/ribwarp/rib"
 )
 
 // addresses asks which routes carry addresses. Its memory divides a batch by family.
@@ -47,8 +46,8 @@ func (s *addresses) find(t lpm.Table, dst []lpm.Handle, ips []netip.Addr) error 
 	return nil
 }
 
-func (*addresses) appendAnswer(dst []byte, ip netip.Addr, h lpm.Handle, g *rib.Generation) []byte {
-	return AppendAnswer(dst, ip, g.Route(h), g.Number)
+func (*addresses) appendAnswer(dst []byte, ip netip.Addr, rt *routeFields, gen uint64) []byte {
+	return appendAnswer(dst, ip, rt, gen)
 }
 
 // prefixes asks for the routes to exactly these prefixes.
@@ -62,6 +61,6 @@ func (prefixes) find(t lpm.Table, dst []lpm.Handle, ps []netip.Prefix) error {
 	return lpm.FindAll(t, dst, ps)
 }
 
-func (prefixes) appendAnswer(dst []byte, p netip.Prefix, h lpm.Handle, g *rib.Generation) []byte {
-	return append(appendExact(dst, p, h, g), '}')
+func (prefixes) appendAnswer(dst []byte, p netip.Prefix, rt *routeFields, gen uint64) []byte {
+	return append(appendExact(dst, p, rt.Route, gen), '}')
 }

@@ -43,24 +43,25 @@ func TestLineOfExactlyTheLimitIsTakenInAnyPieces(t *testing.T) {
 	}
 }
 
-// deadlineWriter records when deadlines are moved.
+// deadlineWriter records when deadlines are moved. Reading and writing go on at once, so each has
+// a record of its own.
 type deadlineWriter struct {
 	discardWriter
-	events []string
+	reads, writes []string
 }
 
 func (w *deadlineWriter) SetReadDeadline(time.Time) error {
-	w.events = append(w.events, "may read")
+	w.reads = append(w.reads, "may read")
 	return nil
 }
 
 func (w *deadlineWriter) SetWriteDeadline(time.Time) error {
-	w.events = append(w.events, "may write")
+	w.writes = append(w.writes, "may write")
 	return nil
 }
 
 func (w *deadlineWriter) Write(b []byte) (int, error) {
-	w.events = append(w.events, "write")
+	w.writes = append(w.writes, "write")
 	return len(b), nil
 }
 
@@ -72,10 +73,10 @@ type piecesReader struct {
 
 func (r *piecesReader) Read(p []byte) (int, error) {
 	if len(r.pieces) == 0 {
-		r.w.events = append(r.w.events, "end")
+		r.w.reads = append(r.w.reads, "end")
 		return 0, io.EOF
 	}
-	r.w.events = append(r.w.events, "read")
+	r.w.reads = append(r.w.reads, "read")
 	n := copy(p, r.pieces[0])
 	r.pieces = r.pieces[1:]
 	return n, nil
@@ -91,8 +92,31 @@ func TestDeadlinesMoveWithWholeLines(t *testing.T) {
 	}
 	r.Header.Set("Content-Type", "text/plain")
 	w.api.Handler().ServeHTTP(out, r)
-	want := "may read, read, may write, write, may read, read, read, read, may write, write, may read, end, may write"
-	if got := strings.Join(out.events, ", "); got != want {
+	if got, want := strings.Join(out.reads, ", "), "may read, read, may read, read, read, read, may read, end"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got, want := strings.Join(out.writes, ", "), "may write, write, may write, write, may write"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// A good line takes no memory: a garbage collection comes only when as much garbage is there as a
+// table takes.
+func TestLineAllocatesNothing(t *testing.T) {
+	w := newWorld(t, nil)
+	run := func(lines int) float64 {
+		body := strings.Repeat("10.0.0.1\n2001:db8::1\n", lines/2)
+		return testing.AllocsPerRun(3, func() {
+			r, err := http.NewRequest(http.MethodPost, lookupPath, strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Content-Type", "text/plain")
+			w.api.Handler().ServeHTTP(&countingWriter{discardWriter: discardWriter{http.Header{}}}, r)
+		})
+	}
+	few, many := run(1000), run(101_000)
+	if more := many - few; more > 1000 {
+		t.Errorf("%.0f allocations for 100,000 lines more", more)
 	}
 }

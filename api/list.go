@@ -3,27 +3,17 @@ package api
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/ribwarp/ribwarp/lpm"
 	"github.com/ribwarp/ribwarp/rib"
-)
-
-// listSlice is how many handles a listing asks its table for at once: what it takes of memory,
-// however long it is.
-const listSlice = 1 << 16
-
-var (
-	all4 = netip.MustParsePrefix("0.0.0.0/0")
-	all6 = netip.MustParsePrefix("::/0")
 )
 
 // A cursor is a place in the listing of a generation: behind a prefix, which need not be in it.
@@ -45,64 +35,93 @@ func parseCursor(text string) (cursor, error) {
 	if err != nil || generation == 0 {
 		return cursor{}, errors.New("before the comma is no generation, a number from 1 on")
 	}
-	// An IPv4-mapped prefix of a table is an IPv6 one, and must stay one here: as IPv4 it would take
-	// a listing back to where it was long ago.
-	p, err := readPrefix(prefix)
+	p, err := cursorPrefix(prefix)
 	if err != nil {
-		return cursor{}, fmt.Errorf("behind the comma is %w", err)
-	}
-	if m := p.Masked(); m != p {
-		return cursor{}, fmt.Errorf("prefix %s has host bits set: no route is %s", p, p)
+		return cursor{}, err
 	}
 	return cursor{generation, p}, nil
 }
 
-// listQuery is what a request for a listing asks for.
-type listQuery struct {
-	families []netip.Prefix // all4, all6
-	limit    int
-	from     cursor
+// cursorPrefix reads the prefix of a cursor. An IPv4-mapped prefix of a table is an IPv6 one, and
+// must stay one here: as IPv4 it would take a listing back to where it was long ago.
+func cursorPrefix(text string) (netip.Prefix, error) {
+	p, err := readPrefix(text)
+	if err != nil {
+		return p, fmt.Errorf("behind the comma is %w", err)
+	}
+	if m := p.Masked(); m != p {
+		return p, fmt.Errorf("prefix %s has host bits set: no route is %s", p, p)
+	}
+	return p, nil
 }
 
-func parseListQuery(raw string) (listQuery, error) {
-	q := listQuery{families: []netip.Prefix{all4, all6}, limit: math.MaxInt}
+// listQuery is what a request for a listing asks for.
+type listQuery struct {
+	filter *rib.Filter
+	limit  int
+	from   cursor
+	number uint64 // of the generation, 0 for the newest
+	rpki   bool   // show the state of each route
+}
+
+func parseListQuery(raw string, vrps func() VRPs) (listQuery, error) {
+	q := listQuery{limit: math.MaxInt}
 	values, err := url.ParseQuery(raw)
 	if err != nil {
 		return q, fmt.Errorf("query: %w", err)
 	}
+	var filter routeFilter
 	for name, given := range values {
 		v := given[0]
+		known := true
 		switch name {
-		case "family":
-			switch v {
-			case "ipv4":
-				q.families = []netip.Prefix{all4}
-			case "ipv6":
-				q.families = []netip.Prefix{all6}
-			default:
-				err = fmt.Errorf("family is %q: it must be ipv4 or ipv6; leave it out for both", cut(v, 32))
-			}
 		case "limit":
-			q.limit, err = strconv.Atoi(v)
-			if err != nil || q.limit < 1 {
-				err = fmt.Errorf("limit is %q: it must be a number from 1 on; leave it out for all routes", cut(v, 32))
-			}
+			q.limit, err = parseLimit(v)
 		case "cursor":
 			if q.from, err = parseCursor(v); err != nil {
 				err = fmt.Errorf("cursor is %q, as in cursor=7,192.0.2.0/24 it must be a generation and the last prefix that you have: %w", cut(v, maxAddrText), err)
 			}
+		case "include":
+			if q.rpki = v == "rpki"; !q.rpki {
+				err = fmt.Errorf("include has %q: there is rpki", cut(v, 32))
+			}
+		case generationParameter:
+			q.number, err = parseNumber(name, v)
 		case tableParameter: // asked for before
 		default:
-			err = fmt.Errorf("unknown parameter %q: there are family, limit, cursor and table", cut(name, 32))
+			if known, err = filter.add(name, given, vrps); known {
+				given = nil // it has looked at all of them
+			}
 		}
-		if err == nil && len(given) > 1 {
+		switch {
+		case !known:
+			err = unknownParameter(name, filterParameters, "limit", "cursor", "include", generationParameter, tableParameter)
+		case err == nil && len(given) > 1:
 			err = fmt.Errorf("%s is given %d times: once is all it may be", name, len(given))
 		}
 		if err != nil {
 			return q, err
 		}
 	}
+	if q.from.generation != 0 && q.number != 0 && q.from.generation != q.number {
+		return q, fmt.Errorf("generation is %d and the cursor is of %d: leave out one", q.number, q.from.generation)
+	}
+	q.number = max(q.number, q.from.generation)
+	q.filter = filter.done()
 	return q, nil
+}
+
+func parseLimit(v string) (int, error) {
+	limit, err := strconv.Atoi(v)
+	if err != nil || limit < 1 {
+		return 0, fmt.Errorf("limit is %q: it must be a number from 1 on; leave it out for all", cut(v, 32))
+	}
+	return limit, nil
+}
+
+func unknownParameter(name string, known []string, more ...string) error {
+	all := append(append([]string{}, known...), more...)
+	return fmt.Errorf("unknown parameter %q: there are %s and %s", cut(name, 32), strings.Join(all[:len(all)-1], ", "), all[len(all)-1])
 }
 
 // list answers GET /api/v1/routes: the routes of one generation, in order, as NDJSON. A last line
@@ -112,22 +131,19 @@ func (a *API) list(c *gin.Context) {
 	if v == nil {
 		return
 	}
-	q, err := parseListQuery(c.Request.URL.RawQuery)
+	q, err := parseListQuery(c.Request.URL.RawQuery, a.vrps)
 	if err != nil {
 		a.refuse(c, http.StatusBadRequest, "%v", err)
 		return
 	}
-	g := a.generationOf(c, v, q.from)
+	g := a.acquireNumber(c, v, q.number)
 	if g == nil {
 		return
 	}
 	defer g.Release()
-	tag := entityTag(g)
-	if want := c.Request.Header.Get("If-Match"); want != "" && want != "*" && !strings.Contains(want, tag) {
-		a.refuse(c, http.StatusPreconditionFailed, "generation %d is not the one of If-Match, its ETag is %s: the service was started anew, or routes changed; list from the beginning", g.Number, tag)
+	if v.unchanged(c, g) {
 		return
 	}
-	c.Writer.Header()["Etag"] = []string{tag}
 	if c.Request.Method == http.MethodHead {
 		c.Writer.Header()["Content-Type"] = typeNDJSON
 		return
@@ -138,121 +154,78 @@ func (a *API) list(c *gin.Context) {
 	}
 }
 
-// generationOf gives the generation that a listing is of, which the caller must release, and
-// names it in the header. Where there is none it answers the request and gives nil.
-func (a *API) generationOf(c *gin.Context, v *view, from cursor) *rib.Generation {
-	if g := v.held.find(from.generation); g != nil {
-		v.nameGeneration(c, g.Number)
-		return g
-	}
-	g := a.acquire(c, v)
-	if g == nil || from.generation == 0 || from.generation == g.Number {
-		return g
-	}
-	g.Release()
-	a.refuse(c, http.StatusGone, "generation %d is gone: one that was replaced is held for %d s after a listing of it last moved, and %d at most are held; list from the beginning, without cursor", from.generation, int(holdTime.Seconds()), maxHeld)
-	return nil
-}
-
-// entityTag tells generations apart, those of the same number after a restart too.
-func entityTag(g *rib.Generation) string {
-	return fmt.Sprintf(`"%d-%x"`, g.Number, g.Created.UnixNano())
-}
-
 // writeListing writes routes in pieces. A client that does not read holds it up, one that is gone
 // ends it.
 func (a *API) writeListing(c *gin.Context, v *view, g *rib.Generation, q listQuery) error {
-	write := a.emitter(c, typeNDJSON)
-	emit := func(piece []byte) error {
-		v.held.hold(g) // a piece is written within Limits.Progress or never: it stays held
-		return write(piece)
+	out := a.newLineWriter(c, func() { v.held.hold(g) })
+	var vrps VRPs
+	if q.rpki {
+		vrps = a.vrps()
 	}
-	routes := listing{gen: g, families: q.families, last: q.from.behind}
-	out := make([]byte, 0, outPiece+4096)
-	for left := q.limit; left > 0; left -= len(routes.handles) {
-		routes.next(min(left, listSlice))
-		if len(routes.handles) == 0 {
+	given, last := 0, q.from.behind
+	for r := range q.filter.Routes(g, q.from.behind, q.limit) {
+		if given == q.limit {
+			out.text = fmt.Appendf(out.text, "{\"cursor\":%q}\n", cursor{g.Number, last})
+			return out.flush()
+		}
+		given, last = given+1, r.Prefix
+		out.text = append(out.text, '{')
+		out.text = appendRouteDetails(out.text, r)
+		if q.rpki {
+			out.text = appendRPKI(out.text, vrps, r)
+		}
+		out.text = append(out.text, '}', '\n')
+		if err := out.line(); err != nil {
+			return err
+		}
+	}
+	out.text = fmt.Appendf(out.text, "{\"end\":true,\"routes\":%d}\n", total(g, q, given))
+	return out.flush()
+}
+
+// total counts the routes of a whole listing, of which the last ones were given.
+func total(g *rib.Generation, q listQuery, given int) int {
+	if q.from.generation == 0 {
+		return given
+	}
+	return given + countUpTo(q.from.behind, q.filter.Routes(g, netip.Prefix{}, math.MaxInt), func(r rib.Route) netip.Prefix { return r.Prefix })
+}
+
+// countUpTo counts what comes up to a prefix.
+func countUpTo[T any](p netip.Prefix, all iter.Seq[T], prefix func(T) netip.Prefix) (n int) {
+	for x := range all {
+		if prefix(x).Compare(p) > 0 {
 			break
 		}
-		for _, h := range routes.handles {
-			out = append(appendRoute(out, g.Route(h)), '\n')
-			if len(out) >= outPiece {
-				if err := emit(out); err != nil {
-					return err
-				}
-				out = out[:0]
-			}
-		}
+		n++
 	}
-	at := cursor{g.Number, routes.last}
-	if routes.next(1); len(routes.handles) > 0 {
-		out = fmt.Appendf(out, "{\"cursor\":%q}\n", at)
-		return emit(out)
-	}
-	total := 0
-	for _, family := range q.families {
-		if family == all4 {
-			total += g.V4
-		} else {
-			total += g.V6
-		}
-	}
-	return emit(fmt.Appendf(out, "{\"end\":true,\"routes\":%d}\n", total))
+	return n
 }
 
-// A listing gives the handles of a generation's routes in order, some at a time.
-type listing struct {
-	gen      *rib.Generation
-	families []netip.Prefix // those that are not at their end
-	last     netip.Prefix   // what was given goes up to here; invalid: nothing was
-	handles  []lpm.Handle
+// A lineWriter writes an answer of lines in pieces.
+type lineWriter struct {
+	text []byte // what was not written yet
+	emit func([]byte) error
+	held func() // called before each piece
 }
 
-// next puts the handles of the next routes, at most n, into l.handles; none at the end.
-func (l *listing) next(n int) {
-	l.handles = l.handles[:0]
-	for ; len(l.families) > 0; l.families = l.families[1:] {
-		family := l.families[0]
-		switch is4 := l.last.Addr().Is4(); {
-		case !l.last.IsValid(), is4 && family == all6: // all of the family is still to come
-			l.handles = l.gen.Table.Covered(l.handles, family, n)
-		case is4 == (family == all4):
-			l.handles = appendBehind(l.handles, l.gen.Table, l.last, n)
-		}
-		if given := len(l.handles); given > 0 {
-			l.last = l.gen.Route(l.handles[given-1]).Prefix
-			return
-		}
-	}
+// newLineWriter makes one. A piece is written within Limits.Progress or never: what held holds for a
+// longer time stays held.
+func (a *API) newLineWriter(c *gin.Context, held func()) *lineWriter {
+	return &lineWriter{text: make([]byte, 0, outPiece+4096), emit: a.emitter(c, typeNDJSON), held: held}
 }
 
-// appendBehind appends the handles of the routes that come behind p, in order of address and then
-// length, at most limit to an empty dst. They are those inside p, and then, for each bit of p that
-// is 0, from the last to the first, those inside the other half, where the bit is 1. So a page costs
-// what it holds, not what the table does.
-func appendBehind(dst []lpm.Handle, t lpm.Table, p netip.Prefix, limit int) []lpm.Handle {
-	dst = t.Covered(dst, p, limit+1) // p itself is the first of them
-	if t.Find(p) != lpm.None {
-		dst = slices.Delete(dst, 0, 1)
+// line is called behind each line.
+func (w *lineWriter) line() error {
+	if len(w.text) < outPiece {
+		return nil
 	}
-	dst = dst[:min(len(dst), limit)]
-	for bits := p.Bits(); bits > 0 && len(dst) < limit; bits-- {
-		if half, ok := otherHalf(p, bits); ok {
-			dst = t.Covered(dst, half, limit-len(dst))
-		}
-	}
-	return dst
+	return w.flush()
 }
 
-// otherHalf gives the prefix of this many bits that differs from p in the last of them, if that
-// is 0 in p.
-func otherHalf(p netip.Prefix, bits int) (netip.Prefix, bool) {
-	b := p.Addr().AsSlice()
-	i, bit := (bits-1)/8, byte(0x80>>((bits-1)%8))
-	if b[i]&bit != 0 {
-		return netip.Prefix{}, false
-	}
-	b[i] |= bit
-	addr, _ := netip.AddrFromSlice(b) // as long as one
-	return netip.PrefixFrom(addr, bits).Masked(), true
+func (w *lineWriter) flush() error {
+	w.held()
+	err := w.emit(w.text)
+	w.text = w.text[:0]
+	return err
 }

@@ -167,7 +167,7 @@ func TestListingIsTheWholeTableInOrder(t *testing.T) {
 	routes := fullRoutes()
 	w.publishShuffled(rand.New(rand.NewPCG(1, 1)), 7, routes)
 	v4, v6 := families4and6(routes)
-	if len(v4) <= listSlice {
+	if len(v4) <= 1<<16 {
 		t.Fatalf("%d IPv4 routes fit into one slice: the test does not see the border between two", len(v4))
 	}
 	for query, want := range map[string][]rib.Route{"": routes, "family=ipv4": v4, "family=ipv6": v6, "limit=" + strconv.Itoa(len(routes)): routes} {
@@ -301,7 +301,9 @@ func TestListingRefusesBadRequests(t *testing.T) {
 		{"cursor=1,fe80::%25eth0/64", "zone"},
 		{"cursor=1," + strings.Repeat("1", 100), "too long"},
 		{"cursor=1,10.0.0.0/8&cursor=1,10.0.0.0/8", "cursor is given 2 times"},
-		{"include=paths", `unknown parameter "include": there are family, limit, cursor and table`},
+		{"include=paths", `include has "paths": there is rpki`},
+		{"origins=1", `unknown parameter "origins": there are family, origin, as, as_path, community, next_hop, peer, within, covers, overlaps, rpki, stale, limit, cursor, include, generation and table`},
+		{"cursor=1,10.0.0.0/8&generation=2", "generation is 2 and the cursor is of 1"},
 		{"limit=%zz", "query"},
 	} {
 		t.Run(c.query, func(t *testing.T) {
@@ -562,7 +564,7 @@ func TestListingTakesConstantMemory(t *testing.T) {
 	var asked, most int
 	g.Table = countedTable{Table: g.Table, closed: new(atomic.Int64), covered: func(limit int) {
 		asked++
-		if limit < 0 || limit > listSlice+1 {
+		if limit < 0 || limit > 1<<16+1 {
 			t.Errorf("%d handles at once", limit)
 		}
 		most = max(most, limit)

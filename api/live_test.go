@@ -42,7 +42,7 @@ func TestServiceOverPeersThatAnnounceAndWithdraw(t *testing.T) {
 	}
 	wantJSON(t, w.single("192.0.2.9"), `{"ip":"192.0.2.9","prefix":"192.0.2.0/24","next_hop":"198.51.100.1","as_path":[64500,64999],"origin_asns":[64999],"communities":[],"generation":1}`)
 	paths := w.get("/api/v1/routes/192.0.2.0/24?include=paths").Body.String()
-	for _, want := range []string{`"route":{"prefix":"192.0.2.0/24"`, `"peer":"near","path_id":0,"lost_by":null}`, `"peer":"far","path_id":0,"lost_by":"as-path-length"}`} {
+	for _, want := range []string{`"route":{"prefix":"192.0.2.0/24"`, `"peer":"near","path_id":0,"lost_by":null,"decision":null}`, `"peer":"far","path_id":0,"lost_by":"as-path-length","decision":{"step":"as-path-length","value":3,"best":2}}`} {
 		if !strings.Contains(paths, want) {
 			t.Errorf("no %s in %s", want, paths)
 		}

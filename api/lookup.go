@@ -56,6 +56,9 @@ func (a *API) lookup(c *gin.Context) {
 		return
 	}
 	s.counts.add(endpointSingle, ip.Is4(), h != lpm.None)
+	if v.unchanged(c, g) {
+		return
+	}
 	s.out = append(AppendAnswer(s.out[:0], ip, g.Route(h), g.Number), '\n')
 	writeJSON(c, s.out)
 }

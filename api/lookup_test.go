@@ -69,7 +69,7 @@ func TestLookupRefusesWhatIsNoAddress(t *testing.T) {
 
 func TestUnknownPathsAndMethodsAreProblems(t *testing.T) {
 	w := newWorld(t, nil)
-	for _, path := range []string{"/", "/api/v1/lookup/", "/api/v1/lookup/10.0.0.0/8", "/api/v1/peers/", "/api/v2/lookup/1.1.1.1", "/%2e%2e/x"} {
+	for _, path := range []string{"/nowhere", "/api/v1/lookup/", "/api/v1/lookup/10.0.0.0/8", "/api/v1/peers/", "/api/v2/lookup/1.1.1.1", "/%2e%2e/x"} {
 		wantProblem(t, w.get(path), http.StatusNotFound, "no such endpoint")
 	}
 	rec := w.get("/api/v1/lookup")

@@ -9,6 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/ribwarp/ribwarp/lpm"
 )
 
 // metrics are what requests count. What is only read when asked for is in state.
@@ -19,6 +21,7 @@ type metrics struct {
 	aborted  [abortReasons]prometheus.Counter
 	requests *prometheus.HistogramVec
 	ok       map[string]prometheus.Observer // of requests, by route, for code 200
+	load     load                           // for the series
 }
 
 // Reasons why an answer was broken off.
@@ -56,7 +59,7 @@ func newMetrics(a *API) *metrics {
 		m.ok[route] = m.requests.WithLabelValues(route, "200")
 	}
 	a.deps.Metrics.MustRegister(
-		m.lookups, m.finds, m.panics, aborted, m.requests, &state{a},
+		m.lookups, m.finds, m.panics, aborted, m.requests, a.admission, &state{a},
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
@@ -65,6 +68,7 @@ func newMetrics(a *API) *metrics {
 
 // request counts one request. route is its template, empty where no route matched.
 func (m *metrics) request(route string, code int, took time.Duration) {
+	m.load.observe(route, code, took)
 	if code == http.StatusOK {
 		if o := m.ok[route]; o != nil {
 			o.Observe(took.Seconds())
@@ -102,6 +106,22 @@ func (t *lookupTally) add(is4, hit bool) {
 		t.hit6++
 	default:
 		t.miss6++
+	}
+}
+
+// count adds those that were found with these handles.
+func (t *lookupTally) count(is4 bool, found []lpm.Handle) {
+	misses := uint64(0)
+	for _, h := range found {
+		if h == lpm.None {
+			misses++
+		}
+	}
+	hits := uint64(len(found)) - misses
+	if is4 {
+		t.hit4, t.miss4 = t.hit4+hits, t.miss4+misses
+	} else {
+		t.hit6, t.miss6 = t.hit6+hits, t.miss6+misses
 	}
 }
 
@@ -158,6 +178,17 @@ func (l *lookupCounters) shard() *lookupCounts {
 
 // Describe implements prometheus.Collector.
 func (l *lookupCounters) Describe(ch chan<- *prometheus.Desc) { ch <- l.desc }
+
+// total counts those that were asked for, hits and misses.
+func (l *lookupCounters) total() (n uint64) {
+	for i := range l.shards {
+		for e := range l.shards[i].of {
+			of := &l.shards[i].of[e]
+			n += of.hit4.Load() + of.miss4.Load() + of.hit6.Load() + of.miss6.Load()
+		}
+	}
+	return n
+}
 
 // Collect implements prometheus.Collector.
 func (l *lookupCounters) Collect(ch chan<- prometheus.Metric) {

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -13,6 +15,9 @@ import (
 
 // retryAfter is when a client should ask again for what is not there yet.
 const retryAfter = 5 * time.Second
+
+// maxURL is the longest URL in bytes. The longest that makes sense is a listing with a dozen conditions.
+const maxURL = 8 << 10
 
 // A problem is an error answer as RFC 9457 has it. Type is always "about:blank": the status
 // says what kind of problem it is, the detail says what to do.
@@ -23,6 +28,7 @@ type problem struct {
 	Detail   string   `json:"detail"`
 	Instance string   `json:"instance"`
 	Waiting  []string `json:"waiting_for,omitempty"` // what readiness waits for
+	Held     []uint64 `json:"generations,omitempty"` // those that can be asked, where the one asked for is gone
 	// Generation is the one that was asked, where one is published.
 	Generation uint64 `json:"generation,omitempty"`
 
@@ -74,6 +80,10 @@ func (a *API) around(c *gin.Context) {
 			a.recovered(c, p, start)
 		}
 	}()
+	a.admit(c)
+	if !c.IsAborted() && len(c.Request.RequestURI) > maxURL {
+		a.refuse(c, http.StatusRequestURITooLong, "the URL has %d bytes: %d is the most; many addresses or prefixes are sent by POST", len(c.Request.RequestURI), maxURL)
+	}
 	c.Next()
 	a.metrics.request(c.FullPath(), c.Writer.Status(), time.Since(start))
 }
@@ -89,8 +99,31 @@ func (a *API) recovered(c *gin.Context, p any, start time.Time) {
 	a.refuse(c, http.StatusInternalServerError, "internal error; the log of the service has more")
 }
 
+// noRoute answers for what is no endpoint. A slash at the end makes a path another one: nothing is
+// redirected, since not every client that sends a body sends it again.
 func (a *API) noRoute(c *gin.Context) {
-	a.refuse(c, http.StatusNotFound, "no such endpoint: there are /api/v1/lookup/{ip}, /api/v1/lookup (POST), /api/v1/routes (GET and POST), /api/v1/routes/{prefix}, /api/v1/tables, /api/v1/peers, /api/v1/status, /healthz, /readyz and /metrics")
+	path := c.Request.URL.Path
+	if short := strings.TrimRight(path, "/"); short != path && slices.Contains(a.endpoints(), short) {
+		a.refuse(c, http.StatusNotFound, "no such endpoint: leave the slash at the end away, ask for %s", short)
+		return
+	}
+	a.refuse(c, http.StatusNotFound, "no such endpoint: there are %s", strings.Join(a.endpoints(), ", "))
+}
+
+// endpoints lists the paths that there are, with their parameters in braces.
+func (a *API) endpoints() []string {
+	var paths []string
+	for _, r := range a.router.Routes() {
+		segments := strings.Split(r.Path, "/")
+		for i, s := range segments {
+			if s != "" && (s[0] == ':' || s[0] == '*') {
+				segments[i] = "{" + s[1:] + "}"
+			}
+		}
+		paths = append(paths, strings.Join(segments, "/"))
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
 }
 
 func (a *API) noMethod(c *gin.Context) {

@@ -21,12 +21,15 @@ const (
 
 // routesQuery is what a request for a prefix asks for beside the prefix itself.
 type routesQuery struct {
-	more, less, paths bool
-	limit             int // of more-specifics
+	more, less, paths, rpki bool
+	limit                   int // of more-specifics
 }
 
 // any reports whether anything beside the exact route is asked for.
-func (q routesQuery) any() bool { return q.more || q.less || q.paths }
+func (q routesQuery) any() bool { return q.more || q.less || q.paths || q.rpki }
+
+// live reports whether the answer hangs on what is now, beside its generation.
+func (q routesQuery) live() bool { return q.paths || q.rpki }
 
 // prefix answers GET /api/v1/routes/{prefix}. A prefix that is not in the table is 404, unless
 // something is asked for that it may have nevertheless (include): then its route is null.
@@ -63,6 +66,9 @@ func (a *API) prefix(c *gin.Context) {
 		a.refuse(c, http.StatusNotFound, "%s is not in the table of generation %d; ?include=less-specifics,more-specifics shows what is around it", p, g.Number)
 		return
 	}
+	if !q.live() && v.unchanged(c, g) {
+		return
+	}
 	if err := a.writeRoutes(c, v, g, p, h, q); err != nil {
 		a.cannotGoOn(c, g, err)
 	}
@@ -71,7 +77,18 @@ func (a *API) prefix(c *gin.Context) {
 // writeRoutes writes the answer in pieces, for it may hold maxLimit routes.
 func (a *API) writeRoutes(c *gin.Context, v *view, g *rib.Generation, p netip.Prefix, h lpm.Handle, q routesQuery) error {
 	emit := a.emitter(c, typeJSON)
-	out := appendExact(make([]byte, 0, 1024), p, h, g)
+	var vrps VRPs
+	if q.rpki {
+		vrps = a.vrps()
+	}
+	appendOne := func(dst []byte, rt rib.Route) []byte {
+		dst = appendRoute(dst, rt)
+		if q.rpki && rt.Prefix.IsValid() {
+			dst = append(appendRPKI(dst[:len(dst)-1], vrps, rt), '}')
+		}
+		return dst
+	}
+	out := appendOne(appendExactHead(make([]byte, 0, 1024), p, g.Number), g.Route(h))
 
 	list := func(name string, handles []lpm.Handle) error {
 		out = append(out, `,"`...)
@@ -81,7 +98,7 @@ func (a *API) writeRoutes(c *gin.Context, v *view, g *rib.Generation, p netip.Pr
 			if i > 0 {
 				out = append(out, ',')
 			}
-			out = appendRoute(out, g.Route(h))
+			out = appendOne(out, g.Route(h))
 			if len(out) >= outPiece {
 				if err := emit(out); err != nil {
 					return err
@@ -109,7 +126,11 @@ func (a *API) writeRoutes(c *gin.Context, v *view, g *rib.Generation, p netip.Pr
 	}
 	if q.paths {
 		out = append(out, `,"paths":`...)
-		out = appendCandidates(out, v.candidates(p))
+		out = appendCandidates(out, v.candidates(p), appendOne)
+	}
+	if q.rpki {
+		out = append(out, `,"vrps":`...)
+		out = appendVRPs(out, vrps, p)
 	}
 	out = append(out, '}', '\n')
 	if !c.Writer.Written() {
@@ -153,9 +174,9 @@ func parseRoutesQuery(raw string) (routesQuery, error) {
 				if err != nil || q.limit < 1 || q.limit > maxLimit {
 					err = fmt.Errorf("limit is %q: it must be a number from 1 to %d", cut(v, 32), maxLimit)
 				}
-			case tableParameter: // asked for before
+			case tableParameter, generationParameter: // asked for before
 			default:
-				err = fmt.Errorf("unknown parameter %q: there are include, limit and table", cut(name, 32))
+				err = unknownParameter(name, nil, "include", "limit", generationParameter, tableParameter)
 			}
 			if err != nil {
 				return q, err
@@ -174,24 +195,27 @@ func (q *routesQuery) include(list string) error {
 			q.less = true
 		case "paths":
 			q.paths = true
+		case "rpki":
+			q.rpki = true
 		default:
-			return fmt.Errorf("include has %q: there are more-specifics, less-specifics and paths", cut(name, 32))
+			return fmt.Errorf("include has %q: there are more-specifics, less-specifics, paths and rpki", cut(name, 32))
 		}
 	}
 	return nil
 }
 
-// originNames are the ORIGIN codes of RFC 4271 as words.
-var originNames = [...]string{rib.OriginIGP: "igp", rib.OriginEGP: "egp", rib.OriginIncomplete: "incomplete"}
+// appendExact appends the answer for one prefix, whose route is rt, without its end.
+func appendExact(dst []byte, p netip.Prefix, rt rib.Route, gen uint64) []byte {
+	return appendRoute(appendExactHead(dst, p, gen), rt)
+}
 
-// appendExact appends the answer for one prefix, whose route has handle h, without its end.
-func appendExact(dst []byte, p netip.Prefix, h lpm.Handle, g *rib.Generation) []byte {
+// appendExactHead appends what stands in front of the route.
+func appendExactHead(dst []byte, p netip.Prefix, gen uint64) []byte {
 	dst = append(dst, `{"generation":`...)
-	dst = appendInt(dst, g.Number)
+	dst = appendInt(dst, gen)
 	dst = append(dst, `,"prefix":"`...)
 	dst = p.AppendTo(dst)
-	dst = append(dst, `","route":`...)
-	return appendRoute(dst, g.Route(h))
+	return append(dst, `","route":`...)
 }
 
 // appendRoute appends a route as an object, null for the zero route.
@@ -212,9 +236,7 @@ func appendRouteDetails(dst []byte, rt rib.Route) []byte {
 	origin := ""
 	if rt.Path != (rib.Path{}) {
 		at = rt.Path.Value()
-		if int(at.Origin) < len(originNames) {
-			origin = originNames[at.Origin]
-		}
+		origin = rib.OriginName(at.Origin)
 	}
 	dst = append(dst, `,"origin":`...)
 	dst = appendText(dst, origin)
@@ -233,17 +255,44 @@ func appendRouteDetails(dst []byte, rt rib.Route) []byte {
 	return appendStale(dst, rt)
 }
 
-// appendCandidates appends the paths to a prefix that its peers announce, best first.
-func appendCandidates(dst []byte, all []rib.Candidate) []byte {
+// appendCandidates appends the paths to a prefix that its peers announce, best first, each with what
+// took it out: the step of the decision, what that looked at, and what of those that stayed.
+func appendCandidates(dst []byte, all []rib.Candidate, appendOne func([]byte, rib.Route) []byte) []byte {
 	dst = append(dst, '[')
 	for _, cand := range all {
-		dst = append(dst, '{')
-		dst = appendRouteDetails(dst, cand.Route)
-		dst = append(dst, `,"lost_by":`...)
+		dst = appendOne(dst, cand.Route)
+		dst = append(dst[:len(dst)-1], `,"lost_by":`...)
 		dst = appendText(dst, cand.LostBy)
+		dst = append(dst, `,"decision":`...)
+		if cand.Step.Name == "" {
+			dst = append(dst, "null"...)
+		} else {
+			dst = append(dst, `{"step":`...)
+			dst = appendString(dst, cand.Step.Name)
+			dst = append(dst, `,"value":`...)
+			dst = appendCompared(dst, cand.Step.Value)
+			dst = append(dst, `,"best":`...)
+			dst = appendCompared(dst, cand.Step.Best)
+			dst = append(dst, '}')
+		}
 		dst = append(dst, '}', ',')
 	}
 	return closeArray(dst)
+}
+
+// appendCompared appends what a step of the decision compares, null for what is not known.
+func appendCompared(dst []byte, v any) []byte {
+	switch v := v.(type) {
+	case nil:
+		return append(dst, "null"...)
+	case bool:
+		return strconv.AppendBool(dst, v)
+	case string:
+		return appendString(dst, v)
+	case netip.Addr:
+		return appendAddr(dst, v)
+	}
+	return fmt.Appendf(dst, "%d", v) // all others are numbers
 }
 
 // appendText appends a string, null for an empty one.

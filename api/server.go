@@ -24,6 +24,7 @@ func NewServer(addr string, handler http.Handler, l Limits) *http.Server {
 		WriteTimeout:      2 * l.Progress, // counted from the end of the header: the body comes first
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
+		ConnContext:       connContext,
 	}
 	if c, ok := handler.(interface{ Close() }); ok {
 		srv.RegisterOnShutdown(c.Close)

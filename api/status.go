@@ -71,6 +71,15 @@ type publisherStats struct {
 	LastLatency float64 `json:"last_latency_seconds"`
 }
 
+// publisher gives the counters of a table's publisher, nil where it has none.
+func (v *view) publisher() *publisherStats {
+	if v.stats == nil {
+		return nil
+	}
+	p := v.stats()
+	return &publisherStats{p.Generations, p.Changes, p.Failures, p.Pending, p.LastChanges, p.LastBuild.Seconds(), p.LastLatency.Seconds()}
+}
+
 // status answers GET /api/v1/status.
 func (a *API) status(c *gin.Context) {
 	v := a.asked(c)
@@ -98,10 +107,7 @@ func (a *API) status(c *gin.Context) {
 		s.Routes = families{g.V4, g.V6}
 		s.Table = tableOf(info)
 	}
-	if v.stats != nil {
-		p := v.stats()
-		s.Publisher = &publisherStats{p.Generations, p.Changes, p.Failures, p.Pending, p.LastChanges, p.LastBuild.Seconds(), p.LastLatency.Seconds()}
-	}
+	s.Publisher = v.publisher()
 	a.encode(c, v, s.Generation, s)
 }
 
@@ -228,6 +234,10 @@ type readyAnswer struct {
 // are answered slower than they should be.
 func (a *API) readyz(c *gin.Context) {
 	ok, waiting := a.ready()
+	if a.admission.draining.Load() {
+		a.fail(c, problem{Status: http.StatusServiceUnavailable, Detail: "the service is shutting down: what it is asked for now is answered, ask another one for the next"})
+		return
+	}
 	if !ok {
 		detail := "not ready yet"
 		if len(waiting) > 0 {

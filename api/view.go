@@ -28,16 +28,27 @@ type view struct {
 	paths       func(netip.Prefix) []rib.Candidate
 	stats       func() rib.PublisherStats
 
-	info   tableInfo
-	header atomic.Pointer[generationHeader]
-	held   held
+	info     tableInfo
+	header   atomic.Pointer[generationHeader]
+	held     held // generations that requests asked for lately
+	past     held // those of Deps.Past
+	arrow    newestArrowRoutes
+	overview overview
+	series   tableSeries
 }
 
-func newView(t *rib.Table) *view {
+func (a *API) newView(t *rib.Table) *view {
 	return &view{
+		past: held{most: a.deps.Past.Most, time: pastTime},
 		name: t.Name, of: t, generations: t.Publisher.Generations(), peers: t.RIB.Peers,
 		ready: t.Publisher.Ready, paths: t.RIB.Paths, stats: t.Publisher.Stats,
 	}
+}
+
+// close gives back the generations that are held, and holds none from now on.
+func (v *view) close() {
+	v.held.close()
+	v.past.close()
 }
 
 // views are the tables but the default one that were asked for.
@@ -63,15 +74,15 @@ func (a *API) view(name string) (*view, bool) {
 		return v, true
 	}
 	if v != nil { // dropped, and perhaps there anew
-		v.held.close()
+		v.close()
 		delete(a.others.byName, name)
 	}
 	if !ok {
 		return nil, false
 	}
-	v = newView(t)
+	v = a.newView(t)
 	if a.others.closed {
-		v.held.close()
+		v.close()
 	}
 	a.others.byName[name] = v
 	return v, true
@@ -94,7 +105,7 @@ func (a *API) views() []*view {
 	defer a.others.mu.Unlock()
 	for name, v := range a.others.byName {
 		if !there[name] {
-			v.held.close()
+			v.close()
 			delete(a.others.byName, name)
 		}
 	}

@@ -154,6 +154,7 @@ func (w *world) serve() *httptest.Server {
 	w.t.Helper()
 	srv := httptest.NewUnstartedServer(nil)
 	srv.Config = NewServer("", w.api.Handler(), w.api.deps.Limits)
+	srv.Listener = w.api.Listener(srv.Listener)
 	srv.Start()
 	w.t.Cleanup(srv.Close)
 	return srv

@@ -25,7 +25,7 @@ import (
 )
 
 var (
-	wrkTime   = flag.Duration("wrk", 0, "measure with wrk for this long a run (docs/benchmarks/http-lookup.sh); 0 skips it")
+	wrkTime   = flag.Duration("wrk", 0, "measure with wrk for this long a run (docs/benchmarks/http-bulk.sh); 0 skips it")
 	wrkRounds = flag.Int("wrk-rounds", 20, "rounds of -wrk")
 )
 
@@ -34,19 +34,9 @@ var (
 // for people. The table is a generated one of full size.
 func TestLookupRateUnderWrk(t *testing.T) {
 	if *wrkTime == 0 {
-		t.Skip("a measurement; run docs/benchmarks/http-lookup.sh")
+		t.Skip("a measurement; run docs/benchmarks/http-bulk.sh")
 	}
-	table := fixtures.Generate(1, 1_042_325, 246_175)
-	paths := make([]rib.Path, len(table.Attrs))
-	for i, at := range table.Attrs {
-		paths[i] = unique.Make(at)
-	}
-	routes := make([]rib.Route, len(table.Routes))
-	for i, r := range table.Routes {
-		routes[i] = rib.Route{Prefix: r.Prefix, Path: paths[r.Attrs]}
-	}
-	w := emptyWorld(t, nil)
-	w.publish(1, routes)
+	w, routes := fullWorld(t)
 
 	const n = 100_000
 	r := rand.New(rand.NewPCG(1, 1))
@@ -94,6 +84,22 @@ func TestLookupRateUnderWrk(t *testing.T) {
 	rounds := float64(*wrkRounds)
 	fmt.Printf("mean: %.0f / %.0f requests/s = %.3f\n", mine/rounds, theirs/rounds, mine/theirs)
 	fmt.Printf("ratio by round: median %.3f, lowest %.3f, highest %.3f\n", ratios[len(ratios)/2], ratios[0], ratios[len(ratios)-1])
+}
+
+// fullWorld is a service over a generated table of full size.
+func fullWorld(t testing.TB) (*world, []rib.Route) {
+	table := fixtures.Generate(1, 1_042_325, 246_175)
+	paths := make([]rib.Path, len(table.Attrs))
+	for i, at := range table.Attrs {
+		paths[i] = unique.Make(at)
+	}
+	routes := make([]rib.Route, len(table.Routes))
+	for i, r := range table.Routes {
+		routes[i] = rib.Route{Prefix: r.Prefix, Path: paths[r.Attrs]}
+	}
+	w := emptyWorld(t, nil)
+	w.publish(1, routes)
+	return w, routes
 }
 
 // inside picks an address in p.

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"iter"
 	"strconv"
-	"strings"
 )
 
 // ASPath is an AS_PATH as a sequence of segments, each: type byte, count byte, count 4-byte AS
@@ -124,6 +123,44 @@ func (p ASPath) HasSet() bool {
 	return false
 }
 
+// OriginatedBy tells whether as is one of Origins. It allocates nothing.
+func (p ASPath) OriginatedBy(as uint32) bool {
+	var last ASPath
+	for s, rest := p.cut(); s != ""; s, rest = rest.cut() {
+		last = s
+	}
+	switch {
+	case last == "":
+		return false
+	case last.kind() == SegmentSequence:
+		return last.asn(last.count()-1) == as
+	case last.kind() == SegmentSet:
+		for i := range last.count() {
+			if last.asn(i) == as {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Origin is the AS whose right to originate the route is to be looked for (RFC 6811, 2): the last
+// one of a path that ends in a sequence. set tells that it ends in a set, whose origin is nobody
+// in particular; otherwise 0 is a path that is empty or ends inside of the local confederation.
+func (p ASPath) Origin() (as uint32, set bool) {
+	var last ASPath
+	for s, rest := p.cut(); s != ""; s, rest = rest.cut() {
+		last = s
+	}
+	switch {
+	case last == "":
+		return 0, false
+	case last.kind() == SegmentSequence:
+		return last.asn(last.count() - 1), false
+	}
+	return 0, last.kind() == SegmentSet
+}
+
 // Contains tells whether as is anywhere in the path, whatever the segment.
 func (p ASPath) Contains(as uint32) bool {
 	for s, rest := p.cut(); s != ""; s, rest = rest.cut() {
@@ -138,11 +175,14 @@ func (p ASPath) Contains(as uint32) bool {
 
 // String is the usual notation: "64500 64501 {64502,64503}", inside a confederation
 // "(64500 64501)" for a sequence and "[64500,64501]" for a set.
-func (p ASPath) String() string {
-	var b strings.Builder
+func (p ASPath) String() string { return string(p.AppendText(nil)) }
+
+// AppendText appends what String gives.
+func (p ASPath) AppendText(dst []byte) []byte {
+	start := len(dst)
 	for s, rest := p.cut(); s != ""; s, rest = rest.cut() {
-		if b.Len() > 0 {
-			b.WriteByte(' ')
+		if len(dst) > start {
+			dst = append(dst, ' ')
 		}
 		opening, between, closing := "", " ", ""
 		switch s.kind() {
@@ -153,16 +193,16 @@ func (p ASPath) String() string {
 		case SegmentConfedSet:
 			opening, between, closing = "[", ",", "]"
 		}
-		b.WriteString(opening)
+		dst = append(dst, opening...)
 		for i := range s.count() {
 			if i > 0 {
-				b.WriteString(between)
+				dst = append(dst, between...)
 			}
-			b.WriteString(strconv.FormatUint(uint64(s.asn(i)), 10))
+			dst = strconv.AppendUint(dst, uint64(s.asn(i)), 10)
 		}
-		b.WriteString(closing)
+		dst = append(dst, closing...)
 	}
-	return b.String()
+	return dst
 }
 
 // cut splits the first segment off, skipping those without AS numbers, which only foreign bytes

@@ -13,6 +13,14 @@ const (
 	OriginIncomplete uint8 = 2
 )
 
+// OriginName is the word for an origin code: "igp", "egp" or "incomplete"; "" for any other.
+func OriginName(code uint8) string {
+	if code > OriginIncomplete {
+		return ""
+	}
+	return [...]string{OriginIGP: "igp", OriginEGP: "egp", OriginIncomplete: "incomplete"}[code]
+}
+
 // Attrs are the path attributes of a route that ribwarp keeps. The type is comparable: equal
 // attributes are one interned object (see Path), so the variable-length ones are packed strings.
 type Attrs struct {

@@ -13,10 +13,15 @@ type Candidate struct {
 	// LostBy names the step of the decision that took it out, or why it was rejected; "" for the
 	// best path.
 	LostBy string
+	// Step is what took it out; zero for the best path.
+	Step DecisiveStep
 }
 
 // defaultLocalPref is the LOCAL_PREF of a path that has none.
 const defaultLocalPref = 100
+
+// unknownCost is the IGP cost of a next hop that the IGP does not know.
+const unknownCost = math.MaxUint64
 
 // A contender is a path during the decision, with what the steps compare.
 type contender struct {
@@ -193,6 +198,7 @@ func (d *decision) explain(prefix netip.Prefix, paths []path) []Candidate {
 		case c.lostBy < len(steps):
 			candidates[i].LostBy = steps[c.lostBy].name
 		}
+		candidates[i].Step = d.decisive(&c)
 	}
 	return candidates
 }
@@ -224,7 +230,7 @@ func (d *decision) enter(p path) {
 		c.routerID = id
 	}
 	if d.igp != nil {
-		c.igpCost = math.MaxUint64
+		c.igpCost = unknownCost
 		if attrs.NextHop.IsValid() {
 			if cost, ok := d.igp.Cost(attrs.NextHop); ok {
 				c.igpCost = uint64(cost)

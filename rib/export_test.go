@@ -1,6 +1,9 @@
 package rib
 
-import "unsafe"
+import (
+	"net/netip"
+	"unsafe"
+)
 
 // Sizes that the memory of a table hangs on: no test is needed, what grew does not compile.
 var (
@@ -22,4 +25,28 @@ func Crowds(r *RIB) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.crowds)
+}
+
+// DiffWalks is Diff where very much changed.
+func DiffWalks(from, to *Generation, behind netip.Prefix, same func(a, b Route) bool, yield func(Difference) bool) {
+	diffWalks(from, to, behind, same, yield)
+}
+
+// DiffFew is Diff where little changed; ok is false where it is not taken.
+func DiffFew(from, to *Generation, behind netip.Prefix, same func(a, b Route) bool, yield func(Difference) bool) (ok bool) {
+	c, ok := fewChanged(from, to)
+	if ok {
+		c.diff(behind, same, yield)
+	}
+	return ok
+}
+
+// UncomparedSteps are the steps of the decision that explain nothing.
+func UncomparedSteps() (names []string) {
+	for _, s := range steps {
+		if compared[s.name] == nil {
+			names = append(names, s.name)
+		}
+	}
+	return names
 }

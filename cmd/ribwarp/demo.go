@@ -66,7 +66,7 @@ func (a *app) demo(ctx context.Context, o *demoOptions) error {
 	o.bgpListen, o.asn, o.routerID = []string{"127.0.0.1:0"}, demoAS, "192.0.2.10"
 	// Generated tables have prefixes that nobody may announce, which import=accept leaves out.
 	o.peers = []string{fmt.Sprintf("127.0.0.1,asn=%d,import=accept-all,passive", fixtures.PeerAS)}
-	o.holdTime, o.readyTimeout, o.maxTables = 90*time.Second, demoWait, 1
+	o.holdTime, o.readyTimeout, o.maxTables, o.drainTimeout = 90*time.Second, demoWait, 1, 5*time.Second
 	s, err := a.startService(ctx, &o.serveOptions)
 	if err != nil {
 		return err

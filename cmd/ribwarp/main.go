@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -16,8 +17,21 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// endTime is how long a command may take to end once it is interrupted.
-const endTime = shutdownTime + 2*time.Second
+// endTime is how long a command may take to end once it is interrupted. One that ends in several
+// steps may take more (grace).
+const endTime = 7 * time.Second
+
+// grace is what a command may take beyond endTime.
+type grace struct{ atomic.Int64 }
+
+type graceKey struct{}
+
+// needsGrace has a command of this context take so much longer to end.
+func needsGrace(ctx context.Context, d time.Duration) {
+	if g, ok := ctx.Value(graceKey{}).(*grace); ok {
+		g.Store(int64(d))
+	}
+}
 
 // run is the program without its process: it gives the exit code. An interrupt or SIGTERM ends
 // the command in good order, a second one ends the process.
@@ -25,12 +39,16 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	return orGiveUp(ctx, endTime, stderr, func() int { return runContext(ctx, args, stdin, stdout, stderr) })
+	more := new(grace)
+	limit := func() time.Duration { return endTime + time.Duration(more.Load()) }
+	return orGiveUp(ctx, limit, stderr, func() int {
+		return runContext(context.WithValue(ctx, graceKey{}, more), args, stdin, stdout, stderr)
+	})
 }
 
-// orGiveUp gives the exit code of a command. One that goes on for longer than limit after the end
-// of ctx is left behind: opening a FIFO that nobody writes to ends for no context.
-func orGiveUp(ctx context.Context, limit time.Duration, stderr io.Writer, command func() int) int {
+// orGiveUp gives the exit code of a command. One that goes on for longer than limit, asked when ctx
+// ends, is left behind: opening a FIFO that nobody writes to ends for no context.
+func orGiveUp(ctx context.Context, limit func() time.Duration, stderr io.Writer, command func() int) int {
 	ended := make(chan int, 1)
 	go func() { ended <- command() }()
 	select {
@@ -38,11 +56,12 @@ func orGiveUp(ctx context.Context, limit time.Duration, stderr io.Writer, comman
 		return code
 	case <-ctx.Done():
 	}
+	wait := limit()
 	select {
 	case code := <-ended:
 		return code
-	case <-time.After(limit):
-		fmt.Fprintf(stderr, "ribwarp: interrupted, and not ended after %v: it waits for a file\n", limit)
+	case <-time.After(wait):
+		fmt.Fprintf(stderr, "ribwarp: interrupted, and not ended after %v: it waits for a file\n", wait)
 		return exitFailed
 	}
 }

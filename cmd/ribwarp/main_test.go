@@ -88,6 +88,10 @@ func TestWrongUseIsExitCode2(t *testing.T) {
 		{"serve passive peer without port", "serve --asn 64500 --router-id 192.0.2.1 --peer 192.0.2.2,asn=64501,passive", "--bgp-listen"},
 		{"serve address without port", "serve --listen 127.0.0.1", `--listen "127.0.0.1": missing port`},
 		{"serve port out of range", "serve --listen 127.0.0.1:99999", `--listen "127.0.0.1:99999": "99999" is no port`},
+		{"serve bulk bound", "serve --max-bulk=-1", "--max-bulk -1"},
+		{"serve drain delay", "serve --drain-delay=-1s", "--drain-delay -1s"},
+		{"serve trusted proxy", "serve --trusted-proxy nobody", `--trusted-proxy "nobody"`},
+		{"serve trusted proxy of no length", "serve --trusted-proxy 10.0.0.0/99", `--trusted-proxy "10.0.0.0/99"`},
 		{"serve ready timeout", "serve --ready-timeout -1s", "--ready-timeout -1s"},
 		{"demo prefixes", "demo --prefixes 1", "--prefixes 1"},
 	} {
@@ -174,7 +178,7 @@ func TestACommandThatDoesNotEndIsLeftBehind(t *testing.T) {
 	block := make(chan int)
 	defer close(block)
 	var stderr bytes.Buffer
-	if code := orGiveUp(ctx, time.Millisecond, &stderr, func() int { return <-block }); code != exitFailed || !strings.Contains(stderr.String(), "interrupted") {
+	if code := orGiveUp(ctx, func() time.Duration { return time.Millisecond }, &stderr, func() int { return <-block }); code != exitFailed || !strings.Contains(stderr.String(), "interrupted") {
 		t.Errorf("exit code %d, stderr %q", code, stderr.String())
 	}
 }

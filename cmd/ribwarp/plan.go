@@ -46,6 +46,12 @@ func (o *serveOptions) plan(vrps *rpki.Store) (*plan, error) {
 	if o.maxTables < 1 {
 		return nil, o.wrong("max-tables", fmt.Errorf("%d: there is one at least", o.maxTables))
 	}
+	if o.past.Most < 0 || o.past.Interval < 0 {
+		return nil, usagef("--past-generations %d, --past-interval %v: neither is negative", o.past.Most, o.past.Interval)
+	}
+	if err := o.planAdmission(); err != nil {
+		return nil, err
+	}
 	for _, path := range o.ribs {
 		p.files = append(p.files, routeFile{rib.DefaultTable, path})
 	}

@@ -279,7 +279,11 @@ func (p *plan) fixedChanges(next *plan) (keys []string) {
 		{"strict", p.strict != next.strict},
 		{"ready-timeout", p.readyTimeout != next.readyTimeout},
 		{"max-tables", p.maxTables != next.maxTables},
+		{"past-generations", p.past.Most != next.past.Most},
+		{"past-interval", p.past.Interval != next.past.Interval},
 		{"snapshot", p.snapshot != next.snapshot},
+		{"max-bulk, max-bulk-per-client, max-wait, max-connections, max-connections-per-address or trusted-proxy", !reflect.DeepEqual(p.admission, next.admission)},
+		{"drain-delay or drain-timeout", p.drainDelay != next.drainDelay || p.drainTimeout != next.drainTimeout},
 	} {
 		if x.differs {
 			keys = append(keys, x.key)

@@ -16,7 +16,7 @@ import (
 )
 
 func (a *app) ribCommand() *cobra.Command {
-	return group("rib", "Look into route files", a.ribInfoCommand())
+	return group("rib", "Look into route files", a.ribInfoCommand(), a.ribDiffCommand())
 }
 
 func (a *app) ribInfoCommand() *cobra.Command {

@@ -3,11 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"runtime"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ribwarp/ribwarp/api"
 	"github.com/ribwarp/ribwarp/rib/rpki"
 )
 
@@ -23,6 +27,11 @@ type serveOptions struct {
 	holdTime      time.Duration
 	readyTimeout  time.Duration
 	maxTables     int
+	past          api.Past
+	admission     api.Admission
+	proxies       []string // api.Admission's TrustedProxies as text
+	drainDelay    time.Duration
+	drainTimeout  time.Duration
 	check         bool
 	logLevel      string
 	logFormat     string
@@ -40,6 +49,16 @@ func (o *serveOptions) flags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.peers, "peer", nil, "learn routes from this `ADDRESS,asn=N[,import=POLICY][,KEY=VALUE...]`; an external peer needs import=accept or a policy of the configuration file; repeat for more")
 	fs.DurationVar(&o.holdTime, "hold-time", 90*time.Second, "BGP hold time to propose")
 	fs.DurationVar(&o.readyTimeout, "ready-timeout", 5*time.Minute, "be ready after this time though peers or files are still loading; 0 waits for ever")
+	fs.IntVar(&o.past.Most, "past-generations", 2, "hold this many earlier generations of each table, to ask what changed since; 0: only those that requests are about")
+	fs.DurationVar(&o.past.Interval, "past-interval", time.Minute, "take one of them each time this has passed")
+	fs.IntVar(&o.admission.MaxBulk, "max-bulk", 0, "the most requests for many routes or addresses at once; more get 503 (0: 16 a processor, and at least 64)")
+	fs.IntVar(&o.admission.MaxBulkPerClient, "max-bulk-per-client", 0, "of them, the most of one client; more get 429 (0: a quarter)")
+	fs.DurationVar(&o.admission.MaxWait, "max-wait", time.Second, "refuse such a request when it has waited so long for its turn")
+	fs.IntVar(&o.admission.MaxConnections, "max-connections", 0, "the most HTTP connections; requests on more get 503 (0: 1,024 a processor, at least 8,192 and at most half of the files that may be open)")
+	fs.IntVar(&o.admission.MaxConnectionsPerAddress, "max-connections-per-address", 0, "of them, the most from one address; requests on more get 429 (0: a quarter)")
+	fs.StringArrayVar(&o.proxies, "trusted-proxy", nil, "believe the X-Forwarded-For of proxies in this `PREFIX` or address; repeat for more (default: of nobody)")
+	fs.DurationVar(&o.drainDelay, "drain-delay", time.Second, "when told to end, say so in /readyz and serve on for this time, so that load balancers see it")
+	fs.DurationVar(&o.drainTimeout, "drain-timeout", 10*time.Second, "then cut off requests that are not done after this time")
 	fs.IntVar(&o.maxTables, "max-tables", defaultMaxTables, "the most tables, those of VRFs seen over BMP among them")
 }
 
@@ -55,6 +74,8 @@ and answers lookups over HTTP. It prints its URL once it listens. /healthz is 20
 on, /readyz once all peers and files have finished their first load.
 
 SIGHUP has it read its configuration file again: sessions that are as before stay up.
+SIGTERM and SIGINT end it in good order: /readyz says no, requests are finished, and then BGP
+sessions end; a second one ends it at once.
 --check only says what would run, or what is wrong with the configuration.
 
 With --strict a route file with anything wrong in it ends the service at its start.`,
@@ -80,6 +101,7 @@ func (a *app) runServe(ctx context.Context, o *serveOptions) error {
 	if o.check {
 		return a.check(o)
 	}
+	oneProcessorMore()
 	hangups, stop := catchHangups() // also while it restores what was saved, and saves it at its end
 	defer stop()
 	s, err := a.startService(ctx, o)
@@ -95,6 +117,15 @@ func (a *app) runServe(ctx context.Context, o *serveOptions) error {
 	notifySystemd("READY=1")
 	return s.wait()
 }
+
+// oneProcessorMore has Go use one processor more than there are. While all of Go's processors compute
+// nobody looks at the network for up to 10 ms at a time; bulk requests leave one of them free, and the
+// system shares out the real ones. GOMAXPROCS in the environment is left as it is.
+var oneProcessorMore = sync.OnceFunc(func() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
+	}
+})
 
 // inConfig names the configuration file in an error, where there is one.
 func (o *serveOptions) inConfig(err error) error {

@@ -46,7 +46,7 @@ func serveLogged(t *testing.T, args ...string) (url string, stderr *logBuffer, s
 	ended := make(chan int, 1)
 	stderr = new(logBuffer)
 	go func() {
-		ended <- runContext(ctx, append([]string{"serve"}, args...), strings.NewReader(""), w, stderr)
+		ended <- runContext(ctx, append([]string{"serve", "--drain-delay=0"}, args...), strings.NewReader(""), w, stderr)
 		_ = w.Close()
 	}()
 	line, err := bufio.NewReader(out).ReadString('\n')

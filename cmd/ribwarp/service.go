@@ -24,9 +24,6 @@ import (
 	"github.com/ribwarp/ribwarp/rib/snapshot"
 )
 
-// shutdownTime is how long requests under way may take once the service ends.
-const shutdownTime = 5 * time.Second
-
 // A service is everything that runs in serve. It listens from startService on, reads route files
 // from learn on and ends in wait.
 type service struct {
@@ -37,9 +34,12 @@ type service struct {
 	saver    *snapshot.Saver // nil where nothing is saved
 	begun    *plan           // what it was started by
 	listener net.Listener
+	api      *api.API
 	server   *http.Server
-	ctx      context.Context // of everything that runs
+	told     <-chan struct{} // closed when the service is to end
+	ctx      context.Context // of everything that runs, until the drain is over
 	cancel   context.CancelFunc
+	drain    drain
 	running  sync.WaitGroup
 	failed   chan error // from parts that cannot go on
 
@@ -65,7 +65,11 @@ func (a *app) startService(ctx context.Context, o *serveOptions) (_ *service, er
 	if s.engine, err = o.new(ctx, a); err != nil {
 		return nil, err
 	}
-	s.ctx, s.cancel = context.WithCancel(ctx)
+	// All goes on while requests are finished: what is told to end is wait.
+	s.told = ctx.Done()
+	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	s.drain = drain{o.drainDelay, o.drainTimeout}
+	needsGrace(ctx, s.drain.delay+s.drain.timeout)
 	s.tables = rib.NewTables(rib.TablesOptions{
 		Engine: s.engine, RIB: rib.Options{LocalAS: o.asn, Log: a.log}, Max: o.maxTables,
 		Publisher: rib.PublisherOptions{Source: p.sources(), ReadyTimeout: o.readyTimeout, Log: a.log},
@@ -83,13 +87,13 @@ func (a *app) startService(ctx context.Context, o *serveOptions) (_ *service, er
 	if err := s.prepare(p); err != nil {
 		return nil, err
 	}
-	handler := s.handler()
-	s.server = api.NewServer(o.listen, handler, api.Limits{})
+	s.api = s.newAPI(o)
+	s.server = api.NewServer(o.listen, s.api.Handler(), api.Limits{})
 	s.server.ErrorLog = slog.NewLogLogger(a.log.Handler(), slog.LevelWarn)
 	if s.listener, err = listen(ctx, o.listen); err != nil {
 		return nil, o.failed("listen", err)
 	}
-	s.run("http", func() error { return s.server.Serve(s.listener) })
+	s.run("http", func() error { return s.server.Serve(s.api.Listener(s.listener)) })
 	s.restore() // before the publishers run, or they would publish parts of it
 	s.tables.Start()
 	if err := s.startSessions(); err != nil {
@@ -251,8 +255,8 @@ func (s *service) reconsider() {
 	}
 }
 
-// handler makes the API.
-func (s *service) handler() http.Handler {
+// newAPI makes the API.
+func (s *service) newAPI(o *serveOptions) *api.API {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(serviceMetrics{s})
 	degraded := func() string { return "" }
@@ -261,9 +265,10 @@ func (s *service) handler() http.Handler {
 		registry.MustRegister(engineMetrics{f})
 	}
 	return api.New(api.Deps{
-		Tables: s.tables, EngineName: s.engine.Name(), Degraded: degraded,
+		Tables: s.tables, EngineName: s.engine.Name(), Degraded: degraded, GPUs: o.gpus(s.engine),
 		Build: buildVersion(), Metrics: registry, Log: s.app.log,
-	}).Handler()
+		VRPs: s.apiVRPs, Past: s.plan.Load().past, Admission: o.admission,
+	})
 }
 
 // listen opens a TCP port.
@@ -305,11 +310,33 @@ func (s *service) learn() {
 func (s *service) wait() error {
 	var err error
 	select {
-	case <-s.ctx.Done():
+	case <-s.told:
+		s.drainSlowly()
 	case err = <-s.failed:
 	}
 	s.stop()
 	return err
+}
+
+// A drain is how a service ends that others rely on.
+type drain struct {
+	delay   time.Duration // from readiness off to the last connection that is accepted
+	timeout time.Duration // that requests under way may take then
+}
+
+// drainSlowly has load balancers see that the service goes away, while it still answers all that comes.
+func (s *service) drainSlowly() {
+	s.api.Drain()
+	notifySystemd("STOPPING=1")
+	if s.drain.delay == 0 {
+		return
+	}
+	s.app.log.Info("draining: not ready any more, requests are still answered", "for", s.drain.delay)
+	select {
+	case <-time.After(s.drain.delay):
+	case err := <-s.failed:
+		s.app.log.Error("failed while draining", "error", err)
+	}
 }
 
 // stop ends the service in good order: requests under way get some time, then what is published is
@@ -317,10 +344,11 @@ func (s *service) wait() error {
 func (s *service) stop() {
 	s.app.log.Info("shutting down")
 	notifySystemd("STOPPING=1")
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), shutdownTime)
+	s.api.Drain()
+	ctx, cancel := context.WithTimeout(s.ctx, s.drain.timeout)
 	defer cancel()
 	if err := s.server.Shutdown(ctx); err != nil {
-		s.app.log.Warn("requests cut off", "after", shutdownTime)
+		s.app.log.Warn("requests cut off", "after", s.drain.timeout)
 		_ = s.server.Close()
 	}
 	if s.saver != nil {

@@ -3,6 +3,8 @@
 // nodes be made from the one before at the cost of what changed.
 package cow
 
+import "iter"
+
 const (
 	pageBits = 8
 	pageSize = 1 << pageBits
@@ -42,6 +44,19 @@ func (a Array[T]) At(i int) T {
 		return zero
 	}
 	return a.pages[i>>pageBits][i&(pageSize-1)]
+}
+
+// Unshared gives the ranges of indexes, each from lo to below hi, in order, at which two arrays may
+// differ: all but those of the pages that they share. It costs a look at each page.
+func (a Array[T]) Unshared(b Array[T]) iter.Seq2[int, int] {
+	return func(yield func(lo, hi int) bool) {
+		for p := range max(len(a.pages), len(b.pages)) {
+			shared := p < min(len(a.pages), len(b.pages)) && &a.pages[p][0] == &b.pages[p][0]
+			if !shared && !yield(p*pageSize, (p+1)*pageSize) {
+				return
+			}
+		}
+	}
 }
 
 // Edit starts a change. The array itself stays as it is.

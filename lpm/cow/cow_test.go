@@ -47,7 +47,10 @@ func TestEditsLeaveOlderArraysAlone(t *testing.T) {
 					t.Fatalf("seed %d: edit reads %d (len %d), want %d (len %d)", seed, e.At(i), e.Len(), v, len(want))
 				}
 			}
+			before := a
 			a = e.Done()
+			checkUnshared(t, before, a)
+			checkUnshared(t, arrays[r.IntN(len(arrays))], a)
 		}
 		arrays, wants = append(arrays, a), append(wants, want)
 		for k := range arrays {
@@ -55,6 +58,28 @@ func TestEditsLeaveOlderArraysAlone(t *testing.T) {
 				t.Fatalf("seed %d: array %d changed", seed, k)
 			}
 		}
+	}
+}
+
+// checkUnshared checks that all that differs is in ranges of Unshared, which leave out what is shared.
+func checkUnshared(t *testing.T, a, b Array[int]) {
+	t.Helper()
+	covered := map[int]bool{}
+	for lo, hi := range a.Unshared(b) {
+		for i := lo; i < hi; i++ {
+			covered[i] = true
+		}
+		if p := lo >> pageBits; p < len(a.pages) && p < len(b.pages) && &a.pages[p][0] == &b.pages[p][0] {
+			t.Fatalf("page %d is shared", p)
+		}
+	}
+	for i := range max(a.Len(), b.Len()) {
+		if a.At(i) != b.At(i) && !covered[i] {
+			t.Fatalf("element %d differs and is in no range", i)
+		}
+	}
+	for range a.Unshared(a) {
+		t.Fatal("an array shares all with itself")
 	}
 }
 

@@ -261,7 +261,7 @@ func (t *term) compileAttrs(c TermConfig) (err error) {
 		return err
 	}
 	for _, s := range c.ASPath {
-		re, err := compileASPath(s)
+		re, err := rib.ParseASPathPattern(s)
 		if err != nil {
 			return err
 		}
@@ -269,10 +269,10 @@ func (t *term) compileAttrs(c TermConfig) (err error) {
 	}
 	for _, l := range []struct {
 		from []string
-		to   *[]*pattern
+		to   *[]*rib.CommunityPattern
 	}{{c.CommunitiesAny, &t.any}, {c.CommunitiesAll, &t.all}} {
 		for _, s := range l.from {
-			p, err := parsePattern(s)
+			p, err := rib.ParseCommunityPattern(s)
 			if err != nil {
 				return err
 			}

@@ -65,7 +65,7 @@ type term struct {
 	contains   []uint32
 	origins    []uint32
 	pathLength bounds
-	any, all   []*pattern
+	any, all   []*rib.CommunityPattern
 }
 
 // view is what a policy makes of one set of attributes.
@@ -145,15 +145,8 @@ func (i *importer) look(v *view, a *rib.Attrs) {
 // origin gives the AS that the RPKI is asked about (RFC 6811, 2): the last one of the path, the own
 // one where the path is empty or ends inside of the confederation, and 0 where it ends in a set.
 func (i *importer) origin(path rib.ASPath) uint32 {
-	var last rib.Segment
-	for s := range path.Segments() {
-		last = s
-	}
-	switch last.Type {
-	case rib.SegmentSequence:
-		return last.ASNs[len(last.ASNs)-1]
-	case rib.SegmentSet:
-		return 0
+	if as, set := path.Origin(); as != 0 || set {
+		return as
 	}
 	return i.localAS
 }
@@ -209,11 +202,11 @@ func (t *term) takes(a *rib.Attrs, text *string) bool {
 	if len(t.origins) > 0 && !slices.ContainsFunc(a.ASPath.Origins(), func(as uint32) bool { return slices.Contains(t.origins, as) }) {
 		return false
 	}
-	in := func(p *pattern) bool { return p.in(a) }
+	in := func(p *rib.CommunityPattern) bool { return p.In(a) }
 	if len(t.any) > 0 && !slices.ContainsFunc(t.any, in) {
 		return false
 	}
-	if slices.ContainsFunc(t.all, func(p *pattern) bool { return !in(p) }) {
+	if slices.ContainsFunc(t.all, func(p *rib.CommunityPattern) bool { return !in(p) }) {
 		return false
 	}
 	if len(t.paths) == 0 {

@@ -1,0 +1,65 @@
+package api
+
+import (
+	"sync"
+	"time"
+)
+
+// Past says which earlier generations are held though nobody has asked for them, for "what changed"
+// and for answers about what was: at every Interval the one that is the newest then. With Most of 2
+// and a minute these are the table as it was up to a minute ago, and as it was a minute before.
+//
+// They share what did not change, in blocks of 256 routes: one costs what came or went since, and where
+// all did, a table. The oldest one gives way to the next, and goes an hour after it was replaced.
+type Past struct {
+	Most     int           // of each table; 0: none
+	Interval time.Duration // 0: a minute
+}
+
+const defaultPastInterval = time.Minute
+
+// past takes generations into the past.
+type past struct {
+	mu     sync.Mutex
+	timer  *time.Timer
+	closed bool
+}
+
+func (p *past) start(a *API) {
+	if a.deps.Past.Most <= 0 {
+		return
+	}
+	interval := a.deps.Past.Interval
+	if interval <= 0 {
+		interval = defaultPastInterval
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timer = time.AfterFunc(interval, func() {
+		for _, v := range a.views() {
+			v.remember()
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !p.closed {
+			p.timer.Reset(interval)
+		}
+	})
+}
+
+func (p *past) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+}
+
+// remember takes the newest generation of a table into its past.
+func (v *view) remember() {
+	if g := v.generations.Acquire(); g != nil {
+		v.past.hold(g)
+		g.Release()
+	}
+}

@@ -1,0 +1,129 @@
+package api
+
+import (
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/ribwarp/ribwarp/rib"
+)
+
+// VRPs are the validated ROA payloads at one moment. They do not change; all methods are safe for
+// concurrent use.
+type VRPs interface {
+	// State is "valid", "invalid" or "not-found" (RFC 6811, 2.1). The origin is 0 for a route that has
+	// none, whose path ends in a set.
+	State(prefix netip.Prefix, origin uint32) string
+	// Covering gives those whose prefix is the one asked for or around it, longest first.
+	Covering(prefix netip.Prefix) []VRP
+}
+
+// VRP is a validated ROA payload: the AS may announce the prefix and what is in it, up to a length.
+type VRP struct {
+	Prefix    netip.Prefix `json:"prefix"`
+	MaxLength uint8        `json:"max_length"`
+	ASN       uint32       `json:"asn"` // 0: nobody may
+}
+
+// vrps gives what the RPKI says now, nil where nobody asks it.
+func (a *API) vrps() VRPs {
+	if a.deps.VRPs == nil {
+		return nil
+	}
+	return a.deps.VRPs()
+}
+
+// rpkiState is the state of a route. Who originates it with an empty path is the own AS, which is not
+// known here: as without an origin such a route is not valid.
+func rpkiState(vrps VRPs, r rib.Route) string {
+	var origin uint32
+	if r.Path != (rib.Path{}) {
+		origin, _ = r.Path.Value().ASPath.Origin()
+	}
+	return vrps.State(r.Prefix, origin)
+}
+
+// appendRPKI appends the field rpki of a route, null where there are no VRPs.
+func appendRPKI(dst []byte, vrps VRPs, r rib.Route) []byte {
+	dst = append(dst, `,"rpki":`...)
+	if vrps == nil {
+		return append(dst, "null"...)
+	}
+	return appendString(dst, rpkiState(vrps, r))
+}
+
+// appendVRPs appends those that cover a prefix as an array, null where there is no source of them.
+func appendVRPs(dst []byte, vrps VRPs, p netip.Prefix) []byte {
+	if vrps == nil {
+		return append(dst, "null"...)
+	}
+	dst = append(dst, '[')
+	for _, v := range vrps.Covering(p) {
+		dst = append(dst, `{"prefix":"`...)
+		dst = v.Prefix.AppendTo(dst)
+		dst = append(dst, `","max_length":`...)
+		dst = appendInt(dst, uint32(v.MaxLength))
+		dst = append(dst, `,"asn":`...)
+		dst = appendInt(dst, v.ASN)
+		dst = append(dst, '}', ',')
+	}
+	return closeArray(dst)
+}
+
+// validity is the answer of /api/v1/rpki/validate.
+type validity struct {
+	Prefix netip.Prefix  `json:"prefix"`
+	Origin uint32        `json:"origin"`
+	State  string        `json:"state"`
+	VRPs   []matchingVRP `json:"vrps"` // those that cover the prefix
+}
+
+type matchingVRP struct {
+	VRP
+	Matches bool `json:"matches"` // it allows the route
+}
+
+// rpkiValidate answers GET /api/v1/rpki/validate?prefix=P&origin=AS.
+func (a *API) rpkiValidate(c *gin.Context) {
+	prefix, origin, err := parseValidateQuery(c.Request.URL.RawQuery)
+	if err != "" {
+		a.refuse(c, http.StatusBadRequest, "%s", err)
+		return
+	}
+	vrps := a.vrps()
+	if vrps == nil {
+		a.refuse(c, http.StatusNotFound, "no source of VRPs is configured: nothing is known of any route")
+		return
+	}
+	v := validity{Prefix: prefix, Origin: origin, State: vrps.State(prefix, origin), VRPs: []matchingVRP{}}
+	for _, x := range vrps.Covering(prefix) {
+		v.VRPs = append(v.VRPs, matchingVRP{x, x.ASN == origin && prefix.Bits() <= int(x.MaxLength)})
+	}
+	a.encode(c, a.main, a.main.newest(), v)
+}
+
+// parseValidateQuery gives what is wrong as text, "" for nothing.
+func parseValidateQuery(raw string) (prefix netip.Prefix, origin uint32, wrong string) {
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return prefix, 0, "query: " + err.Error()
+	}
+	for name, given := range values {
+		switch {
+		case name != "prefix" && name != "origin":
+			return prefix, 0, "unknown parameter " + strconv.Quote(cut(name, 32)) + ": there are prefix and origin"
+		case len(given) > 1:
+			return prefix, 0, name + " is given " + strconv.Itoa(len(given)) + " times: once is all it may be"
+		}
+	}
+	if prefix, err = parsePrefix(values.Get("prefix")); err != nil {
+		return prefix, 0, "prefix: " + err.Error()
+	}
+	if origin, err = parseASN(values.Get("origin")); err != nil {
+		return prefix, 0, "origin is " + strconv.Quote(cut(values.Get("origin"), 32)) + ": " + err.Error()
+	}
+	return prefix, origin, ""
+}
