@@ -14,9 +14,10 @@ import (
 
 // Exit codes.
 const (
-	exitOK     = 0
-	exitFailed = 1
-	exitUsage  = 2
+	exitOK      = 0
+	exitFailed  = 1
+	exitUsage   = 2
+	exitTrouble = 2 // of rib diff, as of diff(1)
 )
 
 // A usageError is about how the program was called: exit code 2.
@@ -31,6 +32,11 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 type runError struct{ error }
 
 func (e runError) Unwrap() error { return e.error }
+
+// A troubleError ends a command whose exit code 1 says something else: exit code 2.
+type troubleError struct{ error }
+
+func (e troubleError) Unwrap() error { return e.error }
 
 // errReported ends a command with exit code 1 where everything was said on stderr already.
 var errReported = errors.New("failed")
@@ -64,6 +70,11 @@ func runContext(ctx context.Context, args []string, stdin io.Reader, stdout, std
 	cmd, err := root.ExecuteContextC(ctx)
 	var usage usageError
 	var ran runError
+	var trouble troubleError
+	failed := exitFailed
+	if errors.As(err, &trouble) {
+		failed = exitTrouble
+	}
 	switch {
 	case err == nil:
 		return exitOK
@@ -74,10 +85,10 @@ func runContext(ctx context.Context, args []string, stdin io.Reader, stdout, std
 		return exitUsage
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		fmt.Fprintf(stderr, "ribwarp: interrupted: %v\n", err)
-		return exitFailed
+		return failed
 	}
 	fmt.Fprintf(stderr, "ribwarp: %v\n", err)
-	return exitFailed
+	return failed
 }
 
 // command makes the tree of commands.
@@ -90,7 +101,7 @@ for whole files of them, from routes that it learns by peering with BGP routers 
 reads from MRT dumps and text lists.
 
 Results go to stdout, logs and progress to stderr. "-" is stdin or stdout.
-Exit codes: 0 done, 1 failed, 2 called wrongly.`,
+Exit codes: 0 done, 1 failed, 2 called wrongly; rib diff has those of diff(1).`,
 		Example: `  ribwarp demo
   ribwarp lookup --rib table.mrt.gz 192.0.2.1 2001:db8::1
   ribwarp batch --rib table.mrt.gz --in addresses.txt --out routes.csv
@@ -119,7 +130,7 @@ Exit codes: 0 done, 1 failed, 2 called wrongly.`,
 	pf.StringVar(&a.logFormat, "log-format", "text", "log as text or json")
 	root.AddCommand(
 		a.serveCommand(), a.demoCommand(), a.lookupCommand(), a.batchCommand(), a.ribCommand(),
-		a.genCommand(), a.benchCommand(), a.devicesCommand(), a.versionCommand(),
+		a.igpCommand(), a.genCommand(), a.benchCommand(), a.devicesCommand(), a.versionCommand(),
 	)
 	markRuns(root)
 	return root
