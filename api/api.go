@@ -14,6 +14,7 @@ import (
 
 	"github.com/ribwarp/ribwarp/lpm"
 	"github.com/ribwarp/ribwarp/rib"
+	"github.com/ribwarp/ribwarp/rib/hotpotato"
 )
 
 // Deps is what the service needs of the rest of the program. Functions must be safe for
@@ -28,6 +29,8 @@ type Deps struct {
 	Ready          func() (ok bool, waiting []string) // nil: ready once a generation is published
 	Paths          func(netip.Prefix) []rib.Candidate // for include=paths
 	PublisherStats func() rib.PublisherStats          // for /api/v1/status and metrics
+
+	IGP *hotpotato.Keeper // shortest paths and views from other routers; nil: none
 
 	EngineName string        // lpm.Engine's Name
 	Degraded   func() string // why the engine is slower than it should be, "" when it is not; nil: never
@@ -153,6 +156,9 @@ func (a *API) routes() *gin.Engine {
 	get("/api/v1/status", a.status)
 	get("/api/v1/stats", a.bulk(a.stats))
 	get("/api/v1/series", a.seriesOf)
+	get("/api/v1/igp", a.bulkIfAsked(a.igp)) // the topology
+	get("/api/v1/igp/paths", a.bulk(a.igpPaths))
+	r.POST("/api/v1/exits", a.bulk(a.coded(a.exits)))
 	get("/", a.page)
 	get(webPath+"*file", a.page)
 	get("/openapi.json", a.openapi)

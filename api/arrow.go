@@ -44,6 +44,13 @@ func (a *API) lookupArrow(c *gin.Context, v *view) {
 		return
 	}
 	defer g.Release()
+	switch seen, ok := a.seenFrom(c, v, g); {
+	case !ok:
+		return
+	case seen != nil: // it may have routes that the generation has no handle for
+		a.refuse(c, http.StatusBadRequest, "%s is not for Arrow, whose answers are of the table itself: ask in another form, such as text/csv", fromParameter)
+		return
+	}
 	ctl := http.NewResponseController(c.Writer)
 	_ = ctl.EnableFullDuplex()
 	s := arrowStreams.Get().(*arrowStream)

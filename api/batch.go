@@ -24,6 +24,8 @@ type kind[K any] interface {
 	appendAnswer(dst []byte, key K, rt *routeFields, gen uint64) []byte
 	// appendRow is appendAnswer for CSV, without the end of the row.
 	appendRow(dst []byte, key K, rt *routeFields) []byte
+	// seenBy gives the route that another router has for a key, for which find has given h.
+	seenBy(router *rib.View, key K, h lpm.Handle) rib.Route
 }
 
 // A batch collects up to batchLines questions and answers them in order, all from one
@@ -35,6 +37,7 @@ type batch[K any] struct {
 	endpoint endpoint
 	form     form
 	gen      *rib.Generation
+	seen     *rib.View // the table as another router sees it; nil: as it is
 	out      *output
 
 	n       int
@@ -43,7 +46,8 @@ type batch[K any] struct {
 	shown   []byte
 	handles [batchLines]lpm.Handle
 	near    nearRoutes
-	push    bool // the client may wait for these answers before it sends more
+	viewed  routeFields // the last one of seen
+	push    bool        // the client may wait for these answers before it sends more
 	own     output
 }
 
@@ -78,9 +82,9 @@ type bad struct {
 }
 
 // begin makes the batch ready for the answers to one request. Batches of one request have one
-// output.
-func (b *batch[K]) begin(e endpoint, f form, gen *rib.Generation, out *output) {
-	b.endpoint, b.form, b.gen, b.out = e, f, gen, out
+// output, and one view as another router's (seen, nil for none): render uses both.
+func (b *batch[K]) begin(e endpoint, f form, gen *rib.Generation, seen *rib.View, out *output) {
+	b.endpoint, b.form, b.gen, b.seen, b.out = e, f, gen, seen, out
 	b.clear()
 }
 
@@ -88,7 +92,8 @@ func (b *batch[K]) begin(e endpoint, f form, gen *rib.Generation, out *output) {
 func (b *batch[K]) end() {
 	b.clear()
 	b.near = nearRoutes{}
-	b.gen, b.out, b.own.emit = nil, nil, nil
+	b.viewed = routeFields{}
+	b.gen, b.seen, b.out, b.own.emit = nil, nil, nil, nil
 }
 
 func (b *batch[K]) clear() {
@@ -130,9 +135,9 @@ func (b *batch[K]) find() error {
 // render appends the answers to what was found to the output, hands that on where it got long
 // enough, and empties the batch.
 func (b *batch[K]) render() error {
-	keys, wrong, out := b.keys, b.bad, b.out
+	keys, handles, wrong, out := b.keys, b.handles[:len(b.keys)], b.bad, b.out
 	tally := lookupTally{invalid: uint64(len(wrong))}
-	b.near.begin(b.gen, b.handles[:len(keys)])
+	b.near.begin(b.gen, handles)
 	for i := range b.n {
 		if b.form == formJSON && out.more {
 			out.buf = append(out.buf, ',')
@@ -142,14 +147,14 @@ func (b *batch[K]) render() error {
 			out.buf = b.appendBad(out.buf, &wrong[0])
 			wrong = wrong[1:]
 		} else {
-			rt := b.near.next()
+			rt := b.next(keys[0], handles[0])
 			if b.form == formCSV {
 				out.buf = b.kind.appendRow(out.buf, keys[0], rt)
 			} else {
 				out.buf = b.kind.appendAnswer(out.buf, keys[0], rt, b.gen.Number)
 			}
 			tally.add(b.kind.is4(keys[0]), rt.Prefix.IsValid())
-			keys = keys[1:]
+			keys, handles = keys[1:], handles[1:]
 		}
 		if b.form != formJSON {
 			out.buf = append(out.buf, '\n')
@@ -163,6 +168,15 @@ func (b *batch[K]) render() error {
 	b.counts.addTally(b.endpoint, tally)
 	b.clear()
 	return nil
+}
+
+// next gives the route for the next key, valid until the next call.
+func (b *batch[K]) next(key K, h lpm.Handle) *routeFields {
+	if b.seen == nil {
+		return b.near.next()
+	}
+	b.viewed = fieldsOf(b.kind.seenBy(b.seen, key, h))
+	return &b.viewed
 }
 
 // answer finds and renders.
@@ -180,16 +194,21 @@ func (b *batch[K]) appendBad(dst []byte, q *bad) []byte {
 	if b.form == formCSV {
 		return appendBadRow(dst, text, q.err.Error())
 	}
+	return appendError(dst, b.words.field, text, q.line, q.err)
+}
+
+// appendError appends the object that answers a bad question; line 0 is none.
+func appendError(dst []byte, field, text string, line int, err error) []byte {
 	dst = append(dst, '{', '"')
-	dst = append(dst, b.words.field...)
+	dst = append(dst, field...)
 	dst = append(dst, '"', ':')
 	dst = appendString(dst, text)
-	if q.line > 0 {
+	if line > 0 {
 		dst = append(dst, `,"line":`...)
-		dst = appendInt(dst, q.line)
+		dst = appendInt(dst, line)
 	}
 	dst = append(dst, `,"error":`...)
-	dst = appendString(dst, q.err.Error())
+	dst = appendString(dst, err.Error())
 	return append(dst, '}')
 }
 

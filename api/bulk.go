@@ -122,26 +122,26 @@ func (b *bulk[K]) json(c *gin.Context, v *view) {
 	case err != nil:
 		a.refuse(c, http.StatusBadRequest, "%v", err)
 		return
-	case name != "" && v != a.main && name != v.name:
-		a.refuse(c, http.StatusBadRequest, "the URL asks for table %q and the body for %q: name it once", v.name, cut(name, maxShownName))
+	}
+	if v = a.namedToo(c, v, name); v == nil {
 		return
-	case name != "":
-		if v = a.named(c, name); v == nil {
-			return
-		}
 	}
 	g := a.acquire(c, v)
 	if g == nil {
 		return
 	}
 	defer g.Release()
+	seen, ok := a.seenFrom(c, v, g)
+	if !ok {
+		return
+	}
 
 	all := b.batches.Get().(*batch[K])
 	defer b.batches.Put(all)
 	defer all.end()
 	out := &all.own
 	out.begin(a.emitter(c, typeJSON))
-	all.begin(endpointJSON, formJSON, g, out)
+	all.begin(endpointJSON, formJSON, g, seen, out)
 	out.buf = append(out.buf, `{"generation":`...)
 	out.buf = appendInt(out.buf, g.Number)
 	out.buf = append(out.buf, `,"results":[`...)

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/ribwarp/ribwarp/lpm"
+	"github.com/ribwarp/ribwarp/rib"
 )
 
 // addresses asks which routes carry addresses. Its memory divides a batch by family.
@@ -50,6 +51,10 @@ func (*addresses) appendAnswer(dst []byte, ip netip.Addr, rt *routeFields, gen u
 	return appendAnswer(dst, ip, rt, gen)
 }
 
+func (*addresses) seenBy(router *rib.View, ip netip.Addr, h lpm.Handle) rib.Route {
+	return router.Lookup(ip, h)
+}
+
 // prefixes asks for the routes to exactly these prefixes.
 type prefixes struct{}
 
@@ -63,4 +68,8 @@ func (prefixes) find(t lpm.Table, dst []lpm.Handle, ps []netip.Prefix) error {
 
 func (prefixes) appendAnswer(dst []byte, p netip.Prefix, rt *routeFields, gen uint64) []byte {
 	return append(appendExact(dst, p, rt.Route, gen), '}')
+}
+
+func (prefixes) seenBy(router *rib.View, p netip.Prefix, _ lpm.Handle) rib.Route {
+	return router.Exact(p)
 }

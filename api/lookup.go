@@ -50,16 +50,21 @@ func (a *API) lookup(c *gin.Context) {
 		a.refuse(c, http.StatusBadRequest, "%v", err)
 		return
 	}
+	seen, ok := a.seenFrom(c, v, g)
+	if !ok {
+		return
+	}
 	h, err := s.find(g.Table, ip)
 	if err != nil {
 		a.lookupFailed(c, g.Number, err)
 		return
 	}
-	s.counts.add(endpointSingle, ip.Is4(), h != lpm.None)
-	if v.unchanged(c, g) {
+	rt := carrier(g, seen, ip, h)
+	s.counts.add(endpointSingle, ip.Is4(), rt.Prefix.IsValid())
+	if seen == nil && v.unchanged(c, g) {
 		return
 	}
-	s.out = append(AppendAnswer(s.out[:0], ip, g.Route(h), g.Number), '\n')
+	s.out = append(AppendAnswer(s.out[:0], ip, rt, g.Number), '\n')
 	writeJSON(c, s.out)
 }
 

@@ -80,6 +80,7 @@ func documentWorld(t *testing.T) *world {
 		d.Degraded = func() string { return "slow" }
 		d.PublisherStats = func() rib.PublisherStats { return rib.PublisherStats{Generations: 1} }
 		d.GPUs = []GPU{{"x", 1}}
+		d.IGP = withIGP(t, rib.New(rib.Options{}), testTopology, "a")
 		d.Limits.MaxIPsJSON = 3
 	})
 	// Two generations that differ, both held.
@@ -98,6 +99,7 @@ func documentWorld(t *testing.T) *world {
 func TestAnswersAreWhatOpenAPISays(t *testing.T) {
 	doc := loadOpenAPI(t)
 	w, empty := documentWorld(t), emptyWorld(t, nil)
+	routers := exitWorld(t, func(d *Deps) { d.Limits.MaxIPsJSON = 3 })
 	arrowBody := string(arrowStreamOf(t, "ip", arrow.BinaryTypes.String, nil, columnOf(t, arrow.BinaryTypes.String, []string{"10.0.0.1", "x"})))
 	seen := map[string]bool{}
 	for _, c := range []struct {
@@ -199,6 +201,23 @@ func TestAnswersAreWhatOpenAPISays(t *testing.T) {
 		{"/api/v1/series", "GET", "/api/v1/series?span=24h", 200, "", "", nil},
 		{"/api/v1/series", "GET", "/api/v1/series?span=x", 400, "", "", nil},
 		{"/api/v1/series", "GET", "/api/v1/series?table=x", 404, "", "", nil},
+		{"/api/v1/lookup", "POST", lookupPath + "?from=d", 200, "application/json", `{"ips":["10.1.2.3","x","9.9.9.9"]}`, nil},
+		{"/api/v1/routes", "POST", listPath + "?from=d", 200, "text/csv", "10.1.0.0/16\n", nil},
+		{"/api/v1/routes/{prefix}", "GET", "/api/v1/routes/10.1.0.0/16?from=nobody", 404, "", "", nil},
+		{"/api/v1/igp", "GET", "/api/v1/igp?include=topology", 200, "", "", nil},
+		{"/api/v1/igp", "GET", "/api/v1/igp?include=x", 400, "", "", nil},
+		{"/api/v1/igp", "GET", "/api/v1/igp", 404, "", "", nil},
+		{"/api/v1/igp/paths", "GET", "/api/v1/igp/paths?from=a&to=d&paths=1", 200, "", "", nil},
+		{"/api/v1/igp/paths", "GET", "/api/v1/igp/paths?from=a", 200, "", "", nil},
+		{"/api/v1/igp/paths", "GET", "/api/v1/igp/paths", 400, "", "", nil},
+		{"/api/v1/igp/paths", "GET", "/api/v1/igp/paths?from=nobody", 404, "", "", nil},
+		{"/api/v1/exits", "POST", "/api/v1/exits", 200, "application/json", `{"from":["a","z"],"ips":["10.1.2.3","x","9.9.9.9"]}`, nil},
+		{"/api/v1/exits", "POST", "/api/v1/exits", 400, "application/json", `{"from":[],"ips":[]}`, nil},
+		{"/api/v1/exits", "POST", "/api/v1/exits", 404, "application/json", `{"from":["nobody"],"ips":["10.1.2.3"]}`, nil},
+		{"/api/v1/exits", "POST", "/api/v1/exits?generation=99", 410, "application/json", `{"from":["a"],"ips":["10.1.2.3"]}`, nil},
+		{"/api/v1/exits", "POST", "/api/v1/exits", 412, "application/json", `{"from":["a"],"ips":["10.1.2.3"]}`, []string{"If-Match", `"x"`}},
+		{"/api/v1/exits", "POST", "/api/v1/exits", 413, "application/json", `{"from":["a"],"ips":["","","",""]}`, nil},
+		{"/api/v1/exits", "POST", "/api/v1/exits", 415, "application/json", "{}", []string{"Content-Encoding", "br"}},
 		{"/healthz", "GET", "/healthz", 200, "", "", nil},
 		{"/readyz", "GET", "/readyz", 200, "", "", nil},
 		{"/readyz", "GET", "/readyz", 503, "", "", nil},
@@ -222,9 +241,12 @@ func TestAnswersAreWhatOpenAPISays(t *testing.T) {
 			r.Header.Set(pair[0], pair[1])
 		}
 		rec := httptest.NewRecorder()
-		if c.status == http.StatusServiceUnavailable {
+		switch {
+		case c.status == http.StatusServiceUnavailable, c.path == "/api/v1/igp" && c.status == http.StatusNotFound:
 			empty.api.Handler().ServeHTTP(rec, r)
-		} else {
+		case c.path == "/api/v1/exits", strings.Contains(c.target, "/api/v1/igp"), strings.HasSuffix(c.target, "?from=d"), strings.Contains(c.target, "from=nobody"):
+			routers.api.Handler().ServeHTTP(rec, r)
+		default:
 			w.api.Handler().ServeHTTP(rec, r)
 		}
 		if rec.Code != c.status {

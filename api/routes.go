@@ -60,22 +60,27 @@ func (a *API) prefix(c *gin.Context) {
 		a.refuse(c, http.StatusBadRequest, "%v", err)
 		return
 	}
+	seen, ok := a.seenFrom(c, v, g)
+	if !ok {
+		return
+	}
 	h := g.Table.Find(p)
-	counts.add(endpointSingle, p.Addr().Is4(), h != lpm.None)
-	if h == lpm.None && !q.any() {
+	rt := exactly(g, seen, p, h)
+	counts.add(endpointSingle, p.Addr().Is4(), rt.Prefix.IsValid())
+	if !rt.Prefix.IsValid() && !q.any() {
 		a.refuse(c, http.StatusNotFound, "%s is not in the table of generation %d; ?include=less-specifics,more-specifics shows what is around it", p, g.Number)
 		return
 	}
-	if !q.live() && v.unchanged(c, g) {
+	if seen == nil && !q.live() && v.unchanged(c, g) {
 		return
 	}
-	if err := a.writeRoutes(c, v, g, p, h, q); err != nil {
+	if err := a.writeRoutes(c, v, g, seen, p, h, rt, q); err != nil {
 		a.cannotGoOn(c, g, err)
 	}
 }
 
 // writeRoutes writes the answer in pieces, for it may hold maxLimit routes.
-func (a *API) writeRoutes(c *gin.Context, v *view, g *rib.Generation, p netip.Prefix, h lpm.Handle, q routesQuery) error {
+func (a *API) writeRoutes(c *gin.Context, v *view, g *rib.Generation, seen *rib.View, p netip.Prefix, h lpm.Handle, rt rib.Route, q routesQuery) error {
 	emit := a.emitter(c, typeJSON)
 	var vrps VRPs
 	if q.rpki {
@@ -88,17 +93,23 @@ func (a *API) writeRoutes(c *gin.Context, v *view, g *rib.Generation, p netip.Pr
 		}
 		return dst
 	}
-	out := appendOne(appendExactHead(make([]byte, 0, 1024), p, g.Number), g.Route(h))
+	out := appendOne(appendExactHead(make([]byte, 0, 1024), p, g.Number), rt)
 
 	list := func(name string, handles []lpm.Handle) error {
 		out = append(out, `,"`...)
 		out = append(out, name...)
 		out = append(out, `":[`...)
-		for i, h := range handles {
-			if i > 0 {
+		first := true
+		for _, h := range handles {
+			rt := routeAt(g, seen, h)
+			if !rt.Prefix.IsValid() {
+				continue // the router has none there
+			}
+			if !first {
 				out = append(out, ',')
 			}
-			out = appendOne(out, g.Route(h))
+			first = false
+			out = appendOne(out, rt)
 			if len(out) >= outPiece {
 				if err := emit(out); err != nil {
 					return err
@@ -126,7 +137,7 @@ func (a *API) writeRoutes(c *gin.Context, v *view, g *rib.Generation, p netip.Pr
 	}
 	if q.paths {
 		out = append(out, `,"paths":`...)
-		out = appendCandidates(out, v.candidates(p), appendOne)
+		out = appendCandidates(out, v.candidates(p, seen), appendOne)
 	}
 	if q.rpki {
 		out = append(out, `,"vrps":`...)
@@ -140,8 +151,11 @@ func (a *API) writeRoutes(c *gin.Context, v *view, g *rib.Generation, p netip.Pr
 	return emit(out)
 }
 
-func (v *view) candidates(p netip.Prefix) []rib.Candidate {
-	if v.paths == nil {
+func (v *view) candidates(p netip.Prefix, seen *rib.View) []rib.Candidate {
+	switch {
+	case seen != nil:
+		return seen.Paths(p)
+	case v.paths == nil:
 		return nil
 	}
 	return v.paths(p)
@@ -174,9 +188,9 @@ func parseRoutesQuery(raw string) (routesQuery, error) {
 				if err != nil || q.limit < 1 || q.limit > maxLimit {
 					err = fmt.Errorf("limit is %q: it must be a number from 1 to %d", cut(v, 32), maxLimit)
 				}
-			case tableParameter, generationParameter: // asked for before
+			case tableParameter, generationParameter, fromParameter: // asked for before
 			default:
-				err = unknownParameter(name, nil, "include", "limit", generationParameter, tableParameter)
+				err = unknownParameter(name, nil, "include", "limit", generationParameter, tableParameter, fromParameter)
 			}
 			if err != nil {
 				return q, err

@@ -37,6 +37,7 @@ type statusAnswer struct {
 	Stale      *families       `json:"stale,omitempty"` // paths kept of peers that are gone; left out where there is none
 	Table      *tableAnswer    `json:"table"`
 	Publisher  *publisherStats `json:"publisher"`
+	IGP        *igpStatus      `json:"igp,omitempty"` // left out where none is configured
 	Version    string          `json:"version"`
 	Commit     string          `json:"commit"`
 	BuildDate  string          `json:"build_date"`
@@ -108,6 +109,7 @@ func (a *API) status(c *gin.Context) {
 		s.Table = tableOf(info)
 	}
 	s.Publisher = v.publisher()
+	s.IGP = a.igpStatus()
 	a.encode(c, v, s.Generation, s)
 }
 

@@ -31,6 +31,10 @@ func (b *bulk[K]) stream(c *gin.Context, v *view, in question, out form) {
 		return
 	}
 	defer g.Release()
+	seen, ok := a.seenFrom(c, v, g)
+	if !ok {
+		return
+	}
 	ctl := http.NewResponseController(c.Writer)
 	_ = ctl.EnableFullDuplex() // answers go out while lines come in; HTTP/2 does so anyway
 
@@ -41,7 +45,7 @@ func (b *bulk[K]) stream(c *gin.Context, v *view, in question, out form) {
 		answers.buf = append(answers.buf, b.columns...)
 	}
 	for _, p := range pieces {
-		p.begin(endpointStream, out, g, answers)
+		p.begin(endpointStream, out, g, seen, answers)
 		defer b.batches.Put(p)
 		defer p.end()
 	}

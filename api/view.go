@@ -148,6 +148,19 @@ func (a *API) named(c *gin.Context, name string) *view {
 	return v
 }
 
+// namedToo gives the table of a request whose URL asks for v, and whose body may name one, too ("" for none).
+// Where they differ, or there is none of that name, it answers the request and gives nil.
+func (a *API) namedToo(c *gin.Context, v *view, name string) *view {
+	switch {
+	case name == "":
+		return v
+	case v != a.main && name != v.name:
+		a.refuse(c, http.StatusBadRequest, "the URL asks for table %q and the body for %q: name it once", v.name, cut(name, maxShownName))
+		return nil
+	}
+	return a.named(c, name)
+}
+
 // maxShownName is how much of the name of a table that is not there is repeated.
 const maxShownName = 64
 

@@ -2,7 +2,6 @@ package rib
 
 import (
 	"cmp"
-	"math"
 	"net/netip"
 	"slices"
 )
@@ -20,9 +19,6 @@ type Candidate struct {
 // defaultLocalPref is the LOCAL_PREF of a path that has none.
 const defaultLocalPref = 100
 
-// unknownCost is the IGP cost of a next hop that the IGP does not know.
-const unknownCost = math.MaxUint64
-
 // A contender is a path during the decision, with what the steps compare.
 type contender struct {
 	path
@@ -38,6 +34,9 @@ type contender struct {
 	lostBy            int // index into steps, len(steps) for a path still in
 }
 
+// unreachable tells whether no way leads to its next hop.
+func (c *contender) unreachable() bool { return c.igpCost == UnreachableCost }
+
 // A step moves the contenders that it takes out to the end and gives the number of the others.
 // It gets those that the steps before have left, at least one, and leaves at least one, except
 // for the first step, which may take all out.
@@ -50,9 +49,10 @@ type step struct {
 // left, never at two paths by their order of arrival, so the result depends on the set alone;
 // the last two steps make the order total.
 var steps = []step{
-	// A path that was rejected takes no part; Candidate.LostBy is the reason.
+	// A path that was rejected takes no part, nor does one whose next hop cannot be reached (RFC
+	// 4271, 9.1.2); Candidate.LostBy is the reason.
 	{"rejected", func(in []contender) int {
-		return keep(in, func(c *contender) bool { return c.usable() })
+		return keep(in, func(c *contender) bool { return c.usable() && !c.unreachable() })
 	}},
 	// RFC 9494, 4.2 and 4.3: whatever else speaks for it, a long-lived stale path is the last resort.
 	{"long-lived-stale", least(func(a, b *contender) int { return compareBool(a.is(leastPreferred), b.is(leastPreferred)) })},
@@ -70,7 +70,7 @@ var steps = []step{
 	// RFC 4271, 9.1.2.2 d: external before internal sessions.
 	{"ebgp-over-ibgp", least(func(a, b *contender) int { return compareBool(a.speaker.internal, b.speaker.internal) })},
 	// RFC 4271, 9.1.2.2 e: the nearest next hop. One of unknown cost is the farthest and still
-	// usable, since ribwarp answers questions and forwards nothing.
+	// usable (IGPCost).
 	{"igp-cost", least(func(a, b *contender) int { return cmp.Compare(a.igpCost, b.igpCost) })},
 	// RFC 4271, 9.1.2.2 f: the lowest BGP identifier; RFC 4456, 9: of the originator where a
 	// route reflector tells it. An unknown one comes last.
@@ -149,18 +149,18 @@ func compareAddr(a, b netip.Addr) int {
 // Not safe for concurrent use.
 type decision struct {
 	speakers   []speaker
-	igp        IGPCost
+	costs      hopCosts
 	contenders []contender // scratch
 }
 
 func newDecision(speakers []speaker, igp IGPCost) *decision {
-	return &decision{speakers: speakers, igp: igp}
+	return &decision{speakers: speakers, costs: newHopCosts(igp)}
 }
 
 // best gives the best of the paths; ok is false where there is none.
 func (d *decision) best(first path, others []path) (p path, ok bool) {
 	if len(others) == 0 { // nearly always in a table from one peer: nothing to compare
-		return first, first.usable()
+		return first, first.usable() && d.costs.of(first.attrs) != UnreachableCost
 	}
 	d.start(first, others)
 	in := d.run()
@@ -192,13 +192,11 @@ func (d *decision) explain(prefix netip.Prefix, paths []path) []Candidate {
 	candidates := make([]Candidate, len(paths))
 	for i, c := range d.contenders {
 		candidates[i].Route = d.route(prefix, c.path)
-		switch {
-		case !c.usable():
-			candidates[i].LostBy = c.reject.String()
-		case c.lostBy < len(steps):
-			candidates[i].LostBy = steps[c.lostBy].name
-		}
 		candidates[i].Step = d.decisive(&c)
+		candidates[i].LostBy = candidates[i].Step.Name
+		if !c.usable() {
+			candidates[i].LostBy = c.reject.String()
+		}
 	}
 	return candidates
 }
@@ -229,14 +227,7 @@ func (d *decision) enter(p path) {
 	if id := attrs.OriginatorID.Addr(); id.IsValid() {
 		c.routerID = id
 	}
-	if d.igp != nil {
-		c.igpCost = unknownCost
-		if attrs.NextHop.IsValid() {
-			if cost, ok := d.igp.Cost(attrs.NextHop); ok {
-				c.igpCost = uint64(cost)
-			}
-		}
-	}
+	c.igpCost = d.costs.to(attrs.NextHop)
 	d.contenders = append(d.contenders, c)
 }
 

@@ -40,9 +40,9 @@ const (
 )
 
 // costs is an IGPCost.
-type costs map[netip.Addr]uint32
+type costs map[netip.Addr]uint64
 
-func (c costs) Cost(nextHop netip.Addr) (uint32, bool) {
+func (c costs) Cost(nextHop netip.Addr) (uint64, bool) {
 	cost, ok := c[nextHop]
 	return cost, ok
 }
@@ -61,7 +61,11 @@ func oracle(offers []offer, igp costs) (best int, lostBy []string) {
 	lostBy = make([]string, len(offers))
 	var left []int
 	for i, o := range offers {
-		if lostBy[i] = o.rejected(); lostBy[i] == "" {
+		lostBy[i] = o.rejected()
+		if cost, known := igp[o.attrs.NextHop]; lostBy[i] == "" && known && cost == rib.UnreachableCost {
+			lostBy[i] = "unreachable"
+		}
+		if lostBy[i] == "" {
 			left = append(left, i)
 		}
 	}
@@ -216,8 +220,9 @@ func checkAgainstOracle(t *testing.T, offers []offer, igp costs) {
 		}
 	}
 	v4, _ := r.Counts()
-	if (v4 == 1) != (best >= 0) {
-		t.Fatalf("%d prefixes with a best path; oracle's best is %d", v4, best)
+	usable := slices.ContainsFunc(offers, func(o offer) bool { return o.rejected() == "" })
+	if (v4 == 1) != usable {
+		t.Fatalf("%d prefixes with a path to choose; want one: %v; oracle's best is %d", v4, usable, best)
 	}
 }
 
@@ -243,7 +248,10 @@ func randomOffers(rng *rand.Rand) ([]offer, costs) {
 	addr := func(third, n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(third), byte(n)}) }
 	var igp costs
 	if rng.IntN(2) == 0 {
-		igp = costs{addr(1, 1): 10, addr(1, 2): uint32(10 * rng.IntN(3))}
+		igp = costs{addr(1, 1): 10, addr(1, 2): uint64(10 * rng.IntN(3))}
+		if rare() {
+			igp[addr(1, rng.IntN(4))] = rib.UnreachableCost
+		}
 	}
 	var offers []offer
 	for i := range 1 + rng.IntN(7) {
@@ -321,7 +329,7 @@ func TestEveryStepDecides(t *testing.T) {
 		a.peer.Name, b.peer.Name = "a", "b"
 		return a, b
 	}
-	igp := costs{addr("10.1.1.1"): 10, addr("10.1.1.2"): 20}
+	igp := costs{addr("10.1.1.1"): 10, addr("10.1.1.2"): 20, addr("10.1.1.3"): rib.UnreachableCost, addr("10.1.1.4"): 1 << 40}
 	for _, c := range []struct {
 		name, step string
 		worsen     func(a *offer)
@@ -338,6 +346,11 @@ func TestEveryStepDecides(t *testing.T) {
 		{"higher MED of the same AS", "med", func(a *offer) { a.attrs.MED = 6; a.attrs.ClusterListLen = 0 }},
 		{"internal", "ebgp-over-ibgp", func(a *offer) { a.session.Internal = true; a.attrs.ClusterListLen = 0 }},
 		{"farther next hop", "igp-cost", func(a *offer) { a.attrs.NextHop = addr("10.1.1.2"); a.session.RouterID = addr("1.1.1.1") }},
+		{"next hop farther than 32 bits count", "igp-cost", func(a *offer) { a.attrs.NextHop = addr("10.1.1.4"); a.session.RouterID = addr("1.1.1.1") }},
+		{"next hop out of reach", "unreachable", func(a *offer) {
+			a.attrs.NextHop = addr("10.1.1.3")
+			a.attrs.LocalPref, a.attrs.HasLocalPref = 200, true
+		}},
 		{"next hop of unknown cost", "igp-cost", func(a *offer) { a.attrs.NextHop = addr("10.1.1.9"); a.session.RouterID = addr("1.1.1.1") }},
 		{"no next hop", "igp-cost", func(a *offer) { a.attrs.NextHop = netip.Addr{} }},
 		{"higher router ID", "router-id", func(a *offer) { a.session.RouterID = addr("10.9.9.50"); a.attrs.ClusterListLen = 0 }},

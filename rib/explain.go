@@ -4,7 +4,7 @@ import "net/netip"
 
 // A DecisiveStep is how the decision took a path out.
 type DecisiveStep struct {
-	Name string // of the step: Candidate.LostBy, or "rejected"
+	Name string // of the step: Candidate.LostBy ("unreachable" too), or "rejected"
 	// Value is what the step looked at, Best what those had that stayed: a number (uint32, uint64,
 	// int), true or false, a word (string) or a netip.Addr; nil for what is not known. Of MEDs only
 	// those of the same neighbouring AS are compared.
@@ -14,6 +14,7 @@ type DecisiveStep struct {
 // compared gives what a step compares, for people, by the name of the step.
 var compared = map[string]func(c *contender) any{
 	"rejected":            func(c *contender) any { return c.reject.String() },
+	lostUnreachable:       func(c *contender) any { return c.unreachable() },
 	"long-lived-stale":    func(c *contender) any { return c.is(leastPreferred) },
 	"local-pref":          func(c *contender) any { return c.localPref },
 	"as-path-length":      func(c *contender) any { return c.pathLength },
@@ -58,13 +59,20 @@ func (d *decision) decisive(c *contender) (out DecisiveStep) {
 		return out
 	}
 	out.Name = steps[c.lostBy].name
+	if c.usable() && c.unreachable() { // a reason of its own not to take part
+		out.Name = lostUnreachable
+	}
 	value := compared[out.Name]
 	if value == nil {
 		return out
 	}
 	out.Value = value(c)
-	if !c.usable() {
+	switch {
+	case !c.usable():
 		out.Best = Accepted.String()
+		return out
+	case c.unreachable():
+		out.Best = false
 		return out
 	}
 	for i := range d.contenders {

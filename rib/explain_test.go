@@ -107,3 +107,43 @@ func TestRejectedPathsSayWhy(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 }
+
+// What the IGP says of next hops is explained: costs in full, nothing for one that is not known, and one that no
+// way leads to.
+func TestNextHopsAreExplained(t *testing.T) {
+	addr := netip.MustParseAddr
+	const far = 5_000_000_000 // does not fit 32 bits
+	igp := costs{addr("192.0.2.1"): 1, addr("192.0.2.2"): far, addr("192.0.2.4"): rib.UnreachableCost}
+	prefix := netip.MustParsePrefix("198.51.100.0/24")
+	r := rib.New(rib.Options{IGP: igp})
+	announce := func(name, hop string) {
+		p, err := r.AddPeer(rib.PeerConfig{Name: name, Kind: rib.KindList})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Apply(rib.Update{Reach: []rib.NLRI{{Prefix: prefix}}, Attrs: rib.Attrs{NextHop: addr(hop)}})
+	}
+	check := func(want map[string]rib.DecisiveStep) {
+		t.Helper()
+		all := r.Paths(prefix)
+		if len(all) != len(want) {
+			t.Fatalf("%d paths, want %d", len(all), len(want))
+		}
+		for _, c := range all {
+			if name := c.Route.Peer.Name(); c.Step != want[name] || c.LostBy != want[name].Name {
+				t.Errorf("%s lost by %s: %+v, want %+v", name, c.LostBy, c.Step, want[name])
+			}
+		}
+	}
+	gone := rib.DecisiveStep{Name: "unreachable", Value: true, Best: false}
+	announce("none", "192.0.2.4")
+	check(map[string]rib.DecisiveStep{"none": gone})
+	announce("near", "192.0.2.1")
+	announce("far", "192.0.2.2")
+	announce("unknown", "192.0.2.3")
+	check(map[string]rib.DecisiveStep{
+		"none": gone, "near": {},
+		"far":     {Name: "igp-cost", Value: uint64(far), Best: uint64(1)},
+		"unknown": {Name: "igp-cost", Best: uint64(1)},
+	})
+}

@@ -311,17 +311,18 @@ func (p *Publisher) decide(s *snapshot, previous *Generation) changes {
 		c.routes, c.v4, c.v6 = previous.Routes, previous.V4, previous.V6
 	}
 	var edit *cow.Edit[Route] // made at the first difference
-	decision := newDecision(s.speakers, p.rib.igp)
-	for _, changed := range s.changed {
+	decision := newDecision(s.speakers, s.igp)
+	for changed, best := range s.decided() {
 		h := changed.handle
 		k := s.key(h)
 		was := c.routes.At(int(h))
 		var is Route
-		if best, ok := decision.best(changed.first, changed.others()); ok {
+		if best.exists() {
 			is = decision.route(k.prefix(), best)
 		} else {
 			c.gone = append(c.gone, h)
 		}
+		p.rib.hidden.note(k.prefix(), !best.exists() && changed.usable())
 		if is == was {
 			continue
 		}

@@ -12,6 +12,7 @@ type snapshot struct {
 	changed  []destinationPaths
 	pages    []*[pageSize]destination // for the keys of every handle in use, nothing else
 	speakers []speaker
+	igp      IGPCost
 	since    time.Time // of the oldest change
 	complete bool      // no awaited peer was pending: every first load is in
 }
@@ -39,7 +40,7 @@ func (r *RIB) take() *snapshot {
 	defer r.mu.Unlock()
 	s := &snapshot{
 		changed: make([]destinationPaths, len(r.dirty)),
-		pages:   r.dests.pages, speakers: r.speakers, since: r.since, complete: !r.anyPending(),
+		pages:   r.dests.pages, speakers: r.speakers, igp: r.igp, since: r.since, complete: !r.anyPending(),
 	}
 	for i, h := range r.dirty {
 		d := r.dests.at(h)

@@ -418,7 +418,7 @@ func TestOnePeersMethodsAtOnce(t *testing.T) {
 // meanwhile is an IGPCost that has something happen during the first decision that asks it.
 type meanwhile struct{ do func() }
 
-func (m *meanwhile) Cost(netip.Addr) (uint32, bool) {
+func (m *meanwhile) Cost(netip.Addr) (uint64, bool) {
 	if do := m.do; do != nil {
 		m.do = nil
 		do()

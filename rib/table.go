@@ -23,16 +23,10 @@ var (
 	ErrTableGone = errors.New("the table is gone")
 )
 
-// IGPCost is the seam for the cost of the way to a next hop (RFC 4271 9.1.2.2 e). ok is false
-// where it is unknown. Without one every next hop costs the same. Safe for concurrent use.
-type IGPCost interface {
-	Cost(nextHop netip.Addr) (cost uint32, ok bool)
-}
-
 // Options of a RIB.
 type Options struct {
-	LocalAS uint32 // own AS: paths of sessions that contain it are not chosen (loop); 0 checks nothing
-	IGP     IGPCost
+	LocalAS uint32       // own AS: paths of sessions that contain it are not chosen (loop); 0 checks nothing
+	IGP     IGPCost      // until SetIGP; nil: every next hop costs the same
 	Log     *slog.Logger // nil: slog.Default
 	// MaxPending is how many prefixes may have changed and wait for the publisher before Apply
 	// waits, too: what is slow then is the peer, not the heap. 0: 4 M; negative: no limit,
@@ -52,14 +46,16 @@ const defaultMaxPending = 4_000_000
 // a destination for every prefix that it ever saw.
 type RIB struct {
 	localAS    uint32
-	igp        IGPCost
 	log        *slog.Logger
 	maxPending int
+	igpTurn    sync.Mutex // of SetIGP
+	hidden     hidden
 
 	// wake holds an item when there may be something to publish.
 	wake chan struct{}
 
 	mu     sync.Mutex // everything below, and the peers' state; held for microseconds
+	igp    IGPCost    // in force
 	room   *sync.Cond // the publisher took what waited, or somebody need not wait any more
 	waits  int        // who waits for room
 	index  index
@@ -185,7 +181,8 @@ func (r *RIB) Peers() []PeerStatus {
 	return all
 }
 
-// Counts is the number of prefixes that have a best path, not necessarily published yet.
+// Counts is the number of prefixes that have a path to choose, not necessarily published yet.
+// Whether the IGP reaches its next hop does not count.
 func (r *RIB) Counts() (v4, v6 int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -243,13 +240,13 @@ func (r *RIB) Paths(p netip.Prefix) []Candidate {
 	if !d.empty() {
 		paths = append(paths, d.first)
 	}
-	speakers := r.speakers
+	speakers, igp := r.speakers, r.igp
 	r.mu.Unlock()
-	return newDecision(speakers, r.igp).explain(k.prefix(), paths)
+	return newDecision(speakers, igp).explain(k.prefix(), paths)
 }
 
-// Reevaluate has every destination with more than one path decided again: for when IGP costs
-// changed. It costs a walk over the table.
+// Reevaluate has every destination with more than one path decided again: for when a peer is another
+// to the decision than before. It costs a walk over the table.
 func (r *RIB) Reevaluate() {
 	for n := 0; r.visit(n, func(first lpm.Handle, some []destination) {
 		for i := range some {

@@ -27,6 +27,7 @@ const rejects = {
   "rpki-invalid": "RPKI invalid",
   "route-leak": "route leak by its role",
   "first-as": "path does not start with the peer's AS",
+  "unreachable": "the IGP has no way to its next hop",
 };
 
 export const isReject = (word) => word in rejects;

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,7 +23,8 @@ type feeder struct {
 	tb       testing.TB
 	addr     netip.Addr
 	as       uint32
-	restart  bool // it announces graceful restart (RFC 4724), and that it has kept its routes
+	restart  bool        // it announces graceful restart (RFC 4724), and that it has kept its routes
+	linked   atomic.Bool // it announces BGP-LS
 	listener net.Listener
 	up       chan *feed
 }
@@ -92,6 +94,9 @@ func (f *feeder) speak(conn net.Conn) {
 func (f *feeder) open(conn net.Conn) error {
 	capabilities := []byte{1, 4, 0, 1, 0, 1, 1, 4, 0, 2, 0, 1, 65, 4} // IPv4, IPv6, 4-byte AS numbers
 	capabilities = binary.BigEndian.AppendUint32(capabilities, f.as)
+	if f.linked.Load() {
+		capabilities = append(capabilities, 1, 4, 0x40, 0x04, 0, 71)
+	}
 	if f.restart {
 		capabilities = append(capabilities, 64, 10, 0, 120, 0, 1, 1, 0x80, 0, 2, 1, 0x80)
 	}

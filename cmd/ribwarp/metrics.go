@@ -5,6 +5,7 @@ import (
 
 	"github.com/ribwarp/ribwarp/lpm"
 	"github.com/ribwarp/ribwarp/rib/bgp"
+	"github.com/ribwarp/ribwarp/rib/bgpls"
 	"github.com/ribwarp/ribwarp/rib/bmp"
 	"github.com/ribwarp/ribwarp/rib/snapshot"
 	"github.com/ribwarp/ribwarp/rib/wire"
@@ -22,6 +23,9 @@ var (
 	bytesDesc           = desc("bgp_received_bytes_total", "Bytes of all messages of a peer.", "peer")
 	establishedDesc     = desc("bgp_sessions_established_total", "Sessions that were established with a peer.", "peer")
 	lostDesc            = desc("bgp_sessions_lost_total", "Established sessions that ended.", "peer")
+	linkStateDesc       = desc("bgp_link_state_objects", "Nodes, links and prefixes that a peer has announced over BGP-LS.", "peer")
+	linkStateStaleDesc  = desc("bgp_link_state_stale_objects", "Of them, those kept of a lost session.", "peer")
+	linkStateBadDesc    = desc("bgp_link_state_discarded_total", "NLRIs and attributes of BGP-LS that were left out: malformed, or too many.", "peer")
 	upDesc              = desc("bgp_session_up", "Whether the session is established.", "peer")
 	panicsDesc          = desc("bgp_decoder_panics_total", "Messages that broke the decoder, which went on.", "peer")
 	ignoredDesc         = desc("bgp_ignored_families_total", "Parts of UPDATEs about address families that are not kept.", "peer")
@@ -105,6 +109,7 @@ func (m serviceMetrics) Collect(ch chan<- prometheus.Metric) {
 			to.gauge(sourceUpdatedDesc, float64(source.Updated.Unix()), source.Name, source.Kind)
 		}
 	}
+	to.igp(s.igp.Status())
 	if s.saver != nil {
 		to.saver(s.saver.Stats())
 	}
@@ -140,6 +145,11 @@ func (to sender) sessions(stats bgp.Stats) {
 		to.gauge(attributesDesc, float64(p.AttributeBytes), p.Name)
 		to.counter(refreshesDesc, p.Refreshes, p.Name)
 		to.is(upDesc, p.Established, p.Name)
+		if l := p.LinkState; l != (bgpls.Stats{}) {
+			to.gauge(linkStateDesc, float64(l.Objects), p.Name)
+			to.gauge(linkStateStaleDesc, float64(l.Stale), p.Name)
+			to.counter(linkStateBadDesc, l.Discarded+l.Crowded, p.Name)
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ribwarp/ribwarp/rib"
 	"github.com/ribwarp/ribwarp/rib/bgp"
+	"github.com/ribwarp/ribwarp/rib/bgpls"
 	"github.com/ribwarp/ribwarp/rib/bmp"
 	"github.com/ribwarp/ribwarp/rib/policy"
 	"github.com/ribwarp/ribwarp/rib/rpki"
@@ -30,6 +31,7 @@ type plan struct {
 	rpki     rpki.Config
 	policies *policy.Set
 	snapshot snapshotSection
+	igp      igpPlan
 	files    []routeFile
 }
 
@@ -58,13 +60,20 @@ func (o *serveOptions) plan(vrps *rpki.Store) (*plan, error) {
 	if err := p.planPeers(); err != nil {
 		return nil, err
 	}
+	var section igpSection
 	if o.sections != nil {
+		section = o.sections.IGP
 		if err := p.planSections(o.sections, vrps); err != nil {
 			return nil, o.inConfig(err)
 		}
 	}
 	if err := p.checkListeners(); err != nil {
 		return nil, err
+	}
+	linked := slices.ContainsFunc(p.bgp.Peers, func(c bgp.PeerConfig) bool { return c.LinkState })
+	var err error
+	if p.igp, err = planIGP(section, linked); err != nil {
+		return nil, o.inConfig(err)
 	}
 	if p.policies == nil {
 		p.policies, _ = policy.Compile(policy.Config{}, nil) // nothing that could be wrong
@@ -166,7 +175,7 @@ func (p *plan) rehearse() error {
 	}
 	if p.sessions {
 		c := p.bgp
-		c.Log = quiet
+		c.Log, c.LinkState = quiet, bgpls.NewDatabase(quiet, nil)
 		server, err := bgp.New(c, open, p.peerPolicy)
 		if err != nil {
 			return err
@@ -384,6 +393,9 @@ func (p *plan) print(to io.Writer) error {
 			}
 		}
 		line("table", "%s: route files %s", name, orNone(files))
+	}
+	if p.igp.Source != "" {
+		line("igp", "%s", p.igp.describe())
 	}
 	if p.snapshot.File != "" {
 		line("snapshot", "%s", p.snapshot.File)

@@ -123,6 +123,9 @@ func (s *service) reload(o *serveOptions) (err error) {
 	}
 	files.commit()
 	s.plan.Store(p)
+	if !was.igp.same(&p.igp) {
+		s.setIGP(&p.igp)
+	}
 	if level, err := parseLevel(p.logLevel); err == nil && level != s.app.level.Level() { // else the default of who has none
 		s.app.level.Set(level)
 		s.app.log.Log(s.ctx, level, "log level changed", "level", p.logLevel)
@@ -151,7 +154,7 @@ func (s *service) reload(o *serveOptions) (err error) {
 func (s *service) reloadSessions(p *plan) (changed, error) {
 	server := s.sessions.Load()
 	c := p.bgp
-	c.Log = s.app.log
+	c.Log, c.LinkState = s.app.log, s.linkState
 	switch {
 	case server == nil && !p.sessions:
 		return changed{}, nil

@@ -32,9 +32,10 @@ type sections struct {
 	RPKI        rpki.Config                    `toml:"rpki"`
 	BMP         bmpSection                     `toml:"bmp"`
 	Snapshot    snapshotSection                `toml:"snapshot"`
+	IGP         igpSection                     `toml:"igp"`
 }
 
-var sectionNames = []string{"peer", "table", "prefix-lists", "policy", "rpki", "bmp", "snapshot"}
+var sectionNames = []string{"peer", "table", "prefix-lists", "policy", "rpki", "bmp", "snapshot", "igp"}
 
 // isSection tells whether a key of [serve] is a section.
 func isSection(key string) bool { return slices.Contains(sectionNames, key) }
@@ -227,7 +228,7 @@ func decodeSections(text string) (*sections, error) {
 	s := new(sections)
 	targets := map[string]any{
 		"peer": &s.Peers, "table": &s.Tables, "prefix-lists": &s.PrefixLists, "policy": &s.Policies,
-		"rpki": &s.RPKI, "bmp": &s.BMP, "snapshot": &s.Snapshot,
+		"rpki": &s.RPKI, "bmp": &s.BMP, "snapshot": &s.Snapshot, "igp": &s.IGP,
 	}
 	for _, name := range sectionNames {
 		if value, ok := file.Serve[name]; ok {

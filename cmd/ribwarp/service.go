@@ -19,7 +19,9 @@ import (
 	"github.com/ribwarp/ribwarp/lpm"
 	"github.com/ribwarp/ribwarp/rib"
 	"github.com/ribwarp/ribwarp/rib/bgp"
+	"github.com/ribwarp/ribwarp/rib/bgpls"
 	"github.com/ribwarp/ribwarp/rib/bmp"
+	"github.com/ribwarp/ribwarp/rib/hotpotato"
 	"github.com/ribwarp/ribwarp/rib/rpki"
 	"github.com/ribwarp/ribwarp/rib/snapshot"
 )
@@ -27,21 +29,23 @@ import (
 // A service is everything that runs in serve. It listens from startService on, reads route files
 // from learn on and ends in wait.
 type service struct {
-	app      *app
-	engine   lpm.Engine
-	tables   *rib.Tables
-	vrps     *rpki.Store
-	saver    *snapshot.Saver // nil where nothing is saved
-	begun    *plan           // what it was started by
-	listener net.Listener
-	api      *api.API
-	server   *http.Server
-	told     <-chan struct{} // closed when the service is to end
-	ctx      context.Context // of everything that runs, until the drain is over
-	cancel   context.CancelFunc
-	drain    drain
-	running  sync.WaitGroup
-	failed   chan error // from parts that cannot go on
+	app       *app
+	engine    lpm.Engine
+	tables    *rib.Tables
+	vrps      *rpki.Store
+	saver     *snapshot.Saver // nil where nothing is saved
+	igp       *hotpotato.Keeper
+	linkState *bgpls.Database // of the peers that announce a topology
+	begun     *plan           // what it was started by
+	listener  net.Listener
+	api       *api.API
+	server    *http.Server
+	told      <-chan struct{} // closed when the service is to end
+	ctx       context.Context // of everything that runs, until the drain is over
+	cancel    context.CancelFunc
+	drain     drain
+	running   sync.WaitGroup
+	failed    chan error // from parts that cannot go on
 
 	// What a reload may change: under reloading, but for those who only look.
 	reloading sync.Mutex
@@ -74,6 +78,8 @@ func (a *app) startService(ctx context.Context, o *serveOptions) (_ *service, er
 		Engine: s.engine, RIB: rib.Options{LocalAS: o.asn, Log: a.log}, Max: o.maxTables,
 		Publisher: rib.PublisherOptions{Source: p.sources(), ReadyTimeout: o.readyTimeout, Log: a.log},
 	})
+	s.igp = hotpotato.New(hotpotato.Options{Tables: s.tables, Solver: s.igpSolver(o), Log: a.log})
+	s.linkState = bgpls.NewDatabase(a.log, s.igp.Notify)
 	defer func() {
 		if err != nil {
 			s.end()
@@ -87,6 +93,7 @@ func (a *app) startService(ctx context.Context, o *serveOptions) (_ *service, er
 	if err := s.prepare(p); err != nil {
 		return nil, err
 	}
+	s.setIGP(&p.igp) // before there are routes, so that none is decided twice
 	s.api = s.newAPI(o)
 	s.server = api.NewServer(o.listen, s.api.Handler(), api.Limits{})
 	s.server.ErrorLog = slog.NewLogLogger(a.log.Handler(), slog.LevelWarn)
@@ -94,6 +101,10 @@ func (a *app) startService(ctx context.Context, o *serveOptions) (_ *service, er
 		return nil, o.failed("listen", err)
 	}
 	s.run("http", func() error { return s.server.Serve(s.api.Listener(s.listener)) })
+	s.run("igp", func() error {
+		s.igp.Run(s.ctx)
+		return nil
+	})
 	s.restore() // before the publishers run, or they would publish parts of it
 	s.tables.Start()
 	if err := s.startSessions(); err != nil {
@@ -112,7 +123,7 @@ func (s *service) prepare(p *plan) error {
 	}
 	if p.sessions {
 		c := p.bgp
-		c.Log = s.app.log
+		c.Log, c.LinkState = s.app.log, s.linkState
 		server, err := bgp.New(c, s.table, p.peerPolicy)
 		if err != nil {
 			return err
@@ -265,7 +276,7 @@ func (s *service) newAPI(o *serveOptions) *api.API {
 		registry.MustRegister(engineMetrics{f})
 	}
 	return api.New(api.Deps{
-		Tables: s.tables, EngineName: s.engine.Name(), Degraded: degraded, GPUs: o.gpus(s.engine),
+		Tables: s.tables, IGP: s.igp, EngineName: s.engine.Name(), Degraded: degraded, GPUs: o.gpus(s.engine),
 		Build: buildVersion(), Metrics: registry, Log: s.app.log,
 		VRPs: s.apiVRPs, Past: s.plan.Load().past, Admission: o.admission,
 	})

@@ -41,7 +41,7 @@ func TestMessagesAboutTheFileSayWhatToDo(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"[serve]\nrouter-idd = \"x\"\n", `unknown key "serve.router-idd": ribwarp serve has no such flag: did you mean "router-id"?`},
 		{"[serve.snapshots]\nfile = \"x\"\n", `[serve.snapshots]: there is no such section: did you mean "snapshot"?`},
-		{"[serve.speed]\nx = 1\n", "there are bmp, peer, policy, prefix-lists, rpki, snapshot, table"},
+		{"[serve.speed]\nx = 1\n", "there are bmp, igp, peer, policy, prefix-lists, rpki, snapshot, table"},
 		{"[serv]\nasn = 1\n", `[serv]: there is no such command: did you mean "serve"?`},
 		{"loglevel = \"info\"\n", `did you mean "log-level"?`},
 		{"[serve.policy.p]\nthen = \"accept\"\n[[serve.policy.p.terms]]\naction = \"accept\"\nas-pth = [\"1\"]\n", `"serve.policy.p.terms.as-pth": did you mean "as-path"?`},

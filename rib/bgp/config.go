@@ -9,6 +9,7 @@ import (
 
 	"github.com/ribwarp/ribwarp/rib"
 	"github.com/ribwarp/ribwarp/rib/bgp/fsm"
+	"github.com/ribwarp/ribwarp/rib/bgpls"
 )
 
 // DefaultPort is where BGP speakers listen.
@@ -43,6 +44,9 @@ type Config struct {
 	MaxHalfOpen int
 	// MaxHalfOpenPerAddr bounds those of one address, a configured peer's too; default 4.
 	MaxHalfOpenPerAddr int
+
+	// LinkState is where link state goes of the peers that may announce it; needed for these alone.
+	LinkState *bgpls.Database
 
 	Log *slog.Logger // nil: slog.Default
 }
@@ -95,6 +99,8 @@ type PeerConfig struct {
 	// Reload that changes the peer.
 	MaxPrefixesRestart time.Duration
 
+	// LinkState asks for the topology of the peer's IGP (RFC 9552), beside routes.
+	LinkState bool
 	// NoAddPath does not ask for several paths to a prefix (RFC 7911).
 	NoAddPath bool
 	// NoGracefulRestart withdraws the routes of a lost session at once (RFC 4724).
@@ -242,6 +248,8 @@ func (p *PeerConfig) complete(c *Config) error {
 		return fmt.Errorf("address %q is none of a host", text(addr))
 	case p.AS == 0:
 		return errors.New("AS number is missing")
+	case p.LinkState && c.LinkState == nil:
+		return errors.New("link state of it has nowhere to go")
 	case p.LocalAddr.IsValid() && p.LocalAddr.Is4() != addr.Is4():
 		return fmt.Errorf("address %s and local address %s are of different families", addr, p.LocalAddr)
 	case p.Passive && p.Active:

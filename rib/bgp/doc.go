@@ -8,6 +8,7 @@
 //	peer        connects and waits, again and again; left alone after errors
 //	conn        one connection: collisions, messages into the RIB, bounds
 //	keeper      the routes as a whole: sessions come up and are lost, stale routes are given up
+//	linkState   the same for the topology of an IGP, where the peer announces one (package bgpls)
 //
 //	listen, dial -> peer.run -> conn.serve -> fsm.Run -> conn.Update -> wire.Decoder -> rib.Peer.Apply
 //

@@ -15,7 +15,7 @@ import (
 const peerSyntax = "ADDR,asn=N or PREFIX,asn=N,limit=N, and any of name=NAME, port=N, local=ADDR, passive, active, optional, table=NAME, " +
 	"import=POLICY, enforce-first-as, role=provider|customer|peer|rs|rs-client, strict-role, md5=PASSWORD, md5-file=FILE, ttl-security=HOPS, hold-time=TIME, " +
 	"max-prefix=N, max-prefix-ipv4=N, max-prefix-ipv6=N, max-prefix-warning=PERCENT, max-prefix-restart=TIME, max-attribute-bytes=N, " +
-	"stale-time=TIME, long-lived-stale-time=TIME, no-graceful-restart, no-add-path"
+	"stale-time=TIME, long-lived-stale-time=TIME, no-graceful-restart, no-add-path, link-state"
 
 // switches are the keys that take no value.
 var switches = map[string]func(p *PeerConfig) *bool{
@@ -26,6 +26,7 @@ var switches = map[string]func(p *PeerConfig) *bool{
 	"strict-role":         func(p *PeerConfig) *bool { return &p.StrictRole },
 	"no-graceful-restart": func(p *PeerConfig) *bool { return &p.NoGracefulRestart },
 	"no-add-path":         func(p *PeerConfig) *bool { return &p.NoAddPath },
+	"link-state":          func(p *PeerConfig) *bool { return &p.LinkState },
 }
 
 // values are those that take one.

@@ -40,6 +40,7 @@ type peer struct {
 	again     chan struct{} // connect at once
 	idle      chan struct{} // no route is kept any more
 	routes    keeper
+	linkState *linkState // nil where it is not asked for
 
 	mu       sync.Mutex
 	closing  bool    // run takes no connections any more
@@ -63,6 +64,9 @@ type peer struct {
 func newPeer(n *neighbour, as uint32, name string, addr netip.Addr, r *rib.Peer) *peer {
 	p := &peer{srv: n.srv, neighbour: n, name: name, addr: addr, ctx: n.ctx, inbound: make(chan *conn, 4), ended: make(chan *conn), again: make(chan struct{}, 1), idle: make(chan struct{}, 1)}
 	p.log = n.srv.log.With("peer", name, "addr", addr, "as", as)
+	if n.cfg.LinkState {
+		p.linkState = newLinkState(n.srv.config().LinkState, name, p.log)
+	}
 	p.routes.log, p.routes.rib, p.routes.gone = p.log, r, func() { signal(p.idle) }
 	return p
 }
@@ -74,7 +78,7 @@ func (p *peer) local() fsm.Local {
 	c, cfg := p.srv.config(), p.config()
 	return fsm.Local{
 		AS: c.ASN, RouterID: c.RouterID, HoldTime: cfg.HoldTime, OpenTimeout: c.OpenTimeout, PeerAS: cfg.AS,
-		IPv4: true, IPv6: true, AddPath: !cfg.NoAddPath, ExtendedMessages: true, ExtendedNextHop: true,
+		IPv4: true, IPv6: true, LinkState: cfg.LinkState, AddPath: !cfg.NoAddPath, ExtendedMessages: true, ExtendedNextHop: true,
 		LongLived: cfg.LongLivedStaleTime > 0 && !cfg.NoGracefulRestart, Role: cfg.Role, StrictRole: cfg.StrictRole,
 	}
 }
@@ -91,6 +95,7 @@ func signal(c chan<- struct{}) {
 // nothing is left of its session.
 func (p *peer) run() {
 	defer p.routes.survive()
+	defer p.linkState.end()
 	next := time.NewTimer(0) // an attempt to connect is due
 	defer next.Stop()
 	b := backoff{peer: p, errorDelay: p.srv.config().ErrorDelay}
@@ -408,6 +413,7 @@ func (p *peer) remove() {
 	if r := p.routes.rib; r != nil {
 		p.neighbour.rib.RemovePeer(r)
 	}
+	p.linkState.end()
 }
 
 // changed goes on under a new configuration, which may let the peer back.

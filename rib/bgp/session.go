@@ -20,8 +20,11 @@ import (
 
 // Codes of NOTIFICATIONs that are sent here (RFC 4271, 4.5; RFC 4486).
 const (
-	codeOpen  = 2
-	codeCease = 6
+	codeOpen   = 2
+	codeUpdate = 3
+	codeCease  = 6
+
+	subcodeOptionalAttribute = 9
 
 	ceaseMaxPrefixes   = 1
 	ceaseShutdown      = 2
@@ -67,13 +70,16 @@ type conn struct {
 	end         fsm.End
 
 	// Of the reading goroutine.
-	running  bool // the RIB has its Up
-	decoder  *wire.Decoder
-	carries  [2]bool                  // families that both sides agreed upon
-	ended    [2]bool                  // families whose End-of-RIB has come
-	begun    [2]time.Time             // when a family's last refresh began
-	damaged  [wire.NumVerdicts]uint64 // messages with damage, to log fewer and fewer of them
-	panicked uint64                   // messages at which the codec did
+	running      bool // the RIB has its Up
+	decoder      *wire.Decoder
+	carries      [2]bool                  // families that both sides agreed upon
+	linked       bool                     // link state is another one
+	ended        [2]bool                  // families whose End-of-RIB has come
+	begun        [2]time.Time             // when a family's last refresh began
+	damaged      [wire.NumVerdicts]uint64 // messages with damage, to log fewer and fewer of them
+	panicked     uint64                   // messages at which the codec did
+	noLinkState  bool                     // it was damaged too much
+	badLinkState uint64                   // messages with damage in it
 
 	warned [2]atomic.Bool // of many prefixes, by family
 }
@@ -132,6 +138,7 @@ func (c *conn) serve() {
 		p.downs.Add(1)
 		p.log.Warn("bgp session lost", "reason", reason)
 		p.routes.lost(reason, c.open, keep, cfg)
+		p.linkState.lost(c.open, keep, cfg.StaleTime)
 	}
 	c.cancel(nil)
 }
@@ -282,6 +289,8 @@ func (c *conn) Established(s *fsm.Session) {
 	p.log.Info("bgp session established", "router_id", o.RouterID, "inbound", c.inbound,
 		"ipv4", o.IPv4, "ipv6", o.IPv6, "add_path_ipv4", opt.AddPath4, "add_path_ipv6", opt.AddPath6, "four_octet_as", !opt.TwoByteAS)
 	c.carries = [2]bool{o.IPv4, o.IPv6}
+	c.linked = p.linkState != nil && o.LinkState
+	p.linkState.established(o, p.config().StaleTime)
 	p.routes.established(r, rib.Session{RouterID: o.RouterID, Internal: !opt.External, IPv4: o.IPv4, IPv6: o.IPv6}, o, p.config().StaleTime)
 	p.neighbour.judge(r)
 }
@@ -301,7 +310,13 @@ func (c *conn) Update(body []byte) (objection *fsm.Notification) {
 	verdict := m.Verdict()
 	p.messages.Add(1)
 	p.verdicts[verdict].Add(1)
-	p.ignored.Add(uint64(m.Ignored))
+	linked := 0
+	if c.linked && err == nil {
+		if linked, objection = c.linkState(body, verdict); objection != nil {
+			return objection
+		}
+	}
+	p.ignored.Add(uint64(m.Ignored - linked))
 	if m.Panic != nil {
 		p.panics.Add(1)
 		c.panicked++

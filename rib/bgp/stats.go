@@ -6,6 +6,7 @@ import (
 
 	"github.com/ribwarp/ribwarp/rib"
 	"github.com/ribwarp/ribwarp/rib/bgp/fsm"
+	"github.com/ribwarp/ribwarp/rib/bgpls"
 	"github.com/ribwarp/ribwarp/rib/wire"
 )
 
@@ -57,6 +58,7 @@ type PeerStats struct {
 	Rejected         [rib.NumRejects]int
 	Routes4, Routes6 int
 	Stale4, Stale6   int
+	LinkState        bgpls.Stats // of its IGP's topology
 
 	Ups, Downs       uint64 // sessions
 	Collisions       uint64 // connections closed for a better one
@@ -109,6 +111,7 @@ func (p *peer) stats() PeerStats {
 	for v := range s.Verdicts {
 		s.Verdicts[v] = p.verdicts[v].Load()
 	}
+	s.LinkState = p.linkState.stats()
 	if r := p.routes.peer(); r != nil {
 		status := r.Status()
 		s.Rejected, s.Routes4, s.Routes6 = status.Rejected, status.V4, status.V6

@@ -97,3 +97,9 @@ func endOfRIB(v6 bool) []byte {
 	const optional, mpUnreach = 0x80, 15
 	return message(msgUpdate, 0, 0, 0, 6, optional, mpUnreach, 3, 0, afiIPv6, safiUnicast)
 }
+
+// endOfLinkState is the same for BGP-LS (RFC 9552), AFI 16388 and SAFI 71.
+func endOfLinkState() []byte {
+	const optional, mpUnreach = 0x80, 15
+	return message(msgUpdate, 0, 0, 0, 6, optional, mpUnreach, 3, 0x40, 0x04, 71)
+}

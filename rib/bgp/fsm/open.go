@@ -24,6 +24,7 @@ type Local struct {
 	PeerAS      uint32 // what the peer must have
 
 	IPv4, IPv6 bool // families to ask for, one at least; the peer has to have one of them
+	LinkState  bool // BGP-LS (RFC 9552), as another one
 	AddPath    bool // several paths to a prefix (RFC 7911)
 	// ExtendedMessages takes messages of up to 65535 bytes from a peer that has them (RFC 8654).
 	ExtendedMessages bool
@@ -66,6 +67,7 @@ type Open struct {
 
 	FourOctet          bool // AS numbers of 4 bytes (RFC 6793)
 	IPv4, IPv6         bool // without RFC 4760 it has IPv4
+	LinkState          bool // BGP-LS (RFC 9552)
 	AddPath4, AddPath6 bool // it will send several paths to a prefix (RFC 7911)
 	Refresh            bool // RFC 2918
 	EnhancedRefresh    bool // RFC 7313
@@ -90,6 +92,7 @@ type Restart struct {
 	Notification             bool          // a NOTIFICATION is no reason to drop routes (RFC 8538, 2)
 	Listed4, Listed6         bool          // its routes of the family are to be kept
 	Forwarding4, Forwarding6 bool          // it has forwarded by them while it restarted
+	ListedLS                 bool          // its link state is to be kept
 }
 
 // LongLived is the capability of long-lived graceful restart (RFC 9494, 3.1).
@@ -143,6 +146,9 @@ func (l *Local) multiprotocol() []bgp.ParameterCapabilityInterface {
 	var all []bgp.ParameterCapabilityInterface
 	for _, f := range l.families() {
 		all = append(all, bgp.NewCapMultiProtocol(f))
+	}
+	if l.LinkState {
+		all = append(all, bgp.NewCapMultiProtocol(bgp.RF_LS))
 	}
 	return all
 }
@@ -325,6 +331,7 @@ func (o *Open) capability(c []byte) (err error) {
 	case *bgp.CapMultiProtocol:
 		o.IPv4 = o.IPv4 || c.CapValue == bgp.RF_IPv4_UC
 		o.IPv6 = o.IPv6 || c.CapValue == bgp.RF_IPv6_UC
+		o.LinkState = o.LinkState || c.CapValue == bgp.RF_LS
 	case *bgp.CapAddPath:
 		o.addPath(c.Tuples)
 	case *bgp.CapExtendedNexthop:
@@ -371,6 +378,8 @@ func (o *Open) restart(c *bgp.CapGracefulRestart) {
 			r.Listed4, r.Forwarding4 = true, t.Flags&flagForwarding != 0
 		case bgp.RF_IPv6_UC:
 			r.Listed6, r.Forwarding6 = true, t.Flags&flagForwarding != 0
+		case bgp.RF_LS:
+			r.ListedLS = true
 		}
 	}
 	o.Restart = r
@@ -408,7 +417,7 @@ func (l *Local) check(o *Open) *Notification {
 		return refuse(codeOpen, openRoleMismatch, nil, "the peer's role is %s: to our role %s it has to be %s", cmp.Or(o.Role.String(), "not known"), l.Role, counterparts[l.Role])
 	case l.Role != NoRole && l.StrictRole && !o.HasRole:
 		return refuse(codeOpen, openRoleMismatch, nil, "the peer announces no role: it has to be %s", counterparts[l.Role])
-	case !(l.IPv4 && o.IPv4) && !(l.IPv6 && o.IPv6):
+	case !(l.IPv4 && o.IPv4) && !(l.IPv6 && o.IPv6) && !(l.LinkState && o.LinkState):
 		return refuse(codeOpen, openUnsupportedCapability, serialize(l.multiprotocol()), "the peer has no address family that we ask for")
 	}
 	return nil

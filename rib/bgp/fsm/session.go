@@ -246,6 +246,9 @@ func (s *Session) establish() {
 			s.send(endOfRIB(v6))
 		}
 	}
+	if s.local.LinkState && s.open.LinkState {
+		s.send(endOfLinkState())
+	}
 	s.handler.Established(s)
 }
 
