@@ -363,7 +363,7 @@ func (s *service) stop() {
 		_ = s.server.Close()
 	}
 	if s.saver != nil {
-		_ = s.saver.SaveNow() // logged and counted
+		_ = s.saver.SaveLast() // logged and counted
 	}
 	s.end()
 }

@@ -50,6 +50,32 @@ func TestSaverSavesAtEveryInterval(t *testing.T) {
 	})
 }
 
+// What comes behind the last save, as the withdrawals at the end of a service, is not saved, though Run has
+// an interval left.
+func TestLastSaveIsTheLast(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "saved")
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, []string{"default"}, somePeers...)
+		saver, _ := s.restored(t, path)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go saver.Run(ctx)
+		s.announce(t, "a")
+		if err := saver.SaveLast(); err != nil {
+			t.Fatal(err)
+		}
+		s.announce(t, "list")
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if err := saver.SaveNow(); err != nil {
+			t.Fatal(err)
+		}
+		if got, saves := must[*Saved](t)(Load(path)).Tables[0].V4, saver.Stats().Saves; got != 1 || saves != 1 {
+			t.Errorf("%d routes saved in %d saves", got, saves)
+		}
+	})
+}
+
 // A save that fails leaves the file and is tried again.
 func TestSaverTriesAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "folder")
