@@ -145,26 +145,21 @@ func (a *API) asn(c *gin.Context) {
 
 func parseASNQuery(raw string) (limit int, err error) {
 	limit = defaultASNLimit
-	values, err := url.ParseQuery(raw)
-	if err != nil {
-		return 0, fmt.Errorf("query: %w", err)
-	}
-	for name, given := range values {
+	err = eachParameter(raw, func(name string, given []string) (err error) {
 		switch name {
 		case "limit":
 			limit, err = strconv.Atoi(given[0])
 			if err != nil || limit < 1 || limit > defaultLimit {
-				err = fmt.Errorf("limit is %q: it must be a number from 1 to %d", cut(given[0], 32), defaultLimit)
-			} else if len(given) > 1 {
-				err = fmt.Errorf("limit is given %d times: once is all it may be", len(given))
+				return fmt.Errorf("limit is %q: it must be a number from 1 to %d", cut(given[0], 32), defaultLimit)
 			}
 		case tableParameter, generationParameter: // asked for before
 		default:
-			err = unknownParameter(name, nil, "limit", generationParameter, tableParameter)
+			return unknownParameter(name, nil, "limit", generationParameter, tableParameter)
 		}
-		if err != nil {
-			return 0, err
-		}
+		return once(name, given)
+	})
+	if err != nil {
+		return 0, err
 	}
 	return limit, nil
 }

@@ -26,7 +26,7 @@ func askedColumn(rawQuery string) (string, error) {
 	given := values[columnParameter]
 	switch {
 	case len(given) > 1:
-		return "", fmt.Errorf("%s is given %d times: once is all it may be", columnParameter, len(given))
+		return "", once(columnParameter, given)
 	case len(given) == 1 && given[0] == "":
 		return "", fmt.Errorf("%s is empty: leave it out for the first column", columnParameter)
 	case len(given) == 1:

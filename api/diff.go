@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -61,15 +60,10 @@ func parseDiffCursor(text string) (at diffCursor, err error) {
 
 func (a *API) parseDiffQuery(raw string) (diffQuery, error) {
 	q := diffQuery{limit: math.MaxInt, same: rib.SameRoute}
-	values, err := url.ParseQuery(raw)
-	if err != nil {
-		return q, fmt.Errorf("query: %w", err)
-	}
 	var filter routeFilter
 	var at diffCursor
-	for name, given := range values {
+	err := eachParameter(raw, func(name string, given []string) (err error) {
 		v := given[0]
-		known := true
 		switch name {
 		case "from":
 			q.from, err = parseNumber(name, v)
@@ -85,19 +79,19 @@ func (a *API) parseDiffQuery(raw string) (diffQuery, error) {
 			}
 		case tableParameter: // asked for before
 		default:
-			if known, err = filter.add(name, given, a.vrps); known {
-				given = nil // it has looked at all of them
+			known, err := filter.add(name, given, a.vrps) // looks at all of them
+			if !known {
+				err = unknownParameter(name, filterParameters, "from", "to", "ignore", "limit", "cursor", tableParameter)
 			}
-		}
-		switch {
-		case !known:
-			err = unknownParameter(name, filterParameters, "from", "to", "ignore", "limit", "cursor", tableParameter)
-		case err == nil && len(given) > 1:
-			err = fmt.Errorf("%s is given %d times: once is all it may be", name, len(given))
+			return err
 		}
 		if err != nil {
-			return q, err
+			return err
 		}
+		return once(name, given)
+	})
+	if err != nil {
+		return q, err
 	}
 	if at.from != 0 {
 		if q.from != 0 && q.from != at.from || q.to != 0 && q.to != at.to {

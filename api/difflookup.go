@@ -8,7 +8,6 @@ import (
 	"mime"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"os"
 	"time"
 
@@ -78,11 +77,7 @@ func (a *API) diffLookup(c *gin.Context) {
 // parseDiffPair reads what a diff of addresses has of a diffQuery.
 func parseDiffPair(raw string) (diffQuery, error) {
 	q := diffQuery{same: rib.SameRoute}
-	values, err := url.ParseQuery(raw)
-	if err != nil {
-		return q, fmt.Errorf("query: %w", err)
-	}
-	for name, given := range values {
+	err := eachParameter(raw, func(name string, given []string) (err error) {
 		switch name {
 		case "from":
 			q.from, err = parseNumber(name, given[0])
@@ -94,12 +89,13 @@ func parseDiffPair(raw string) (diffQuery, error) {
 		default:
 			err = unknownParameter(name, nil, "from", "to", "ignore", tableParameter)
 		}
-		if err == nil && len(given) > 1 {
-			err = fmt.Errorf("%s is given %d times: once is all it may be", name, len(given))
-		}
 		if err != nil {
-			return q, err
+			return err
 		}
+		return once(name, given)
+	})
+	if err != nil {
+		return q, err
 	}
 	if q.from == 0 {
 		return q, errNoFrom

@@ -65,7 +65,7 @@ func (f *routeFilter) add(name string, values []string, vrps func() VRPs) (known
 	}
 	switch {
 	case !repeatable && len(values) > 1:
-		return true, fmt.Errorf("%s is given %d times: once is all it may be", name, len(values))
+		return true, once(name, values)
 	case len(values) > maxConditions:
 		return true, fmt.Errorf("%s is given %d times: %d is the most", name, len(values), maxConditions)
 	}

@@ -31,7 +31,7 @@ func (a *API) seenFrom(c *gin.Context, v *view, g *rib.Generation) (seen *rib.Vi
 	case len(given) == 0:
 		return nil, true
 	case len(given) > 1:
-		a.refuse(c, http.StatusBadRequest, "%s is given %d times: once is all it may be", fromParameter, len(given))
+		a.refuse(c, http.StatusBadRequest, "%v", once(fromParameter, given))
 		return nil, false
 	case !a.hasIGP(c):
 		return nil, false

@@ -92,7 +92,7 @@ func parseGeneration(query string) (number uint64, err error) {
 	case 1:
 		return parseNumber(generationParameter, given[0])
 	default:
-		return 0, fmt.Errorf("%s is given %d times: once is all it may be", generationParameter, len(given))
+		return 0, once(generationParameter, given)
 	}
 }
 

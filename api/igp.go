@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -198,24 +198,17 @@ func (a *API) igpNode(c *gin.Context, t *igp.Topology, parameter, name string) (
 
 // igpQuery gives the parameters of a request, each given once at most. Where there are others it answers the request.
 func (a *API) igpQuery(c *gin.Context, known ...string) (url.Values, bool) {
-	q, err := url.ParseQuery(c.Request.URL.RawQuery)
-	if err != nil {
-		a.refuse(c, http.StatusBadRequest, "query: %v", err)
-		return nil, false
-	}
-	allowed := map[string]bool{}
-	for _, name := range known {
-		allowed[name] = true
-	}
-	for name, given := range q {
-		switch {
-		case !allowed[name]:
-			a.refuse(c, http.StatusBadRequest, "unknown parameter %q: there are %s", cut(name, 32), strings.Join(known, ", "))
-			return nil, false
-		case len(given) > 1:
-			a.refuse(c, http.StatusBadRequest, "%s is given %d times: once is all it may be", name, len(given))
-			return nil, false
+	q := url.Values{}
+	err := eachParameter(c.Request.URL.RawQuery, func(name string, given []string) error {
+		if !slices.Contains(known, name) {
+			return unknownParameter(name, nil, known...)
 		}
+		q[name] = given
+		return once(name, given)
+	})
+	if err != nil {
+		a.refuse(c, http.StatusBadRequest, "%v", err)
+		return nil, false
 	}
 	return q, true
 }

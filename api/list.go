@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strconv"
 	"strings"
 
@@ -66,14 +65,9 @@ type listQuery struct {
 
 func parseListQuery(raw string, vrps func() VRPs) (listQuery, error) {
 	q := listQuery{limit: math.MaxInt}
-	values, err := url.ParseQuery(raw)
-	if err != nil {
-		return q, fmt.Errorf("query: %w", err)
-	}
 	var filter routeFilter
-	for name, given := range values {
+	err := eachParameter(raw, func(name string, given []string) (err error) {
 		v := given[0]
-		known := true
 		switch name {
 		case "limit":
 			q.limit, err = parseLimit(v)
@@ -89,19 +83,19 @@ func parseListQuery(raw string, vrps func() VRPs) (listQuery, error) {
 			q.number, err = parseNumber(name, v)
 		case tableParameter: // asked for before
 		default:
-			if known, err = filter.add(name, given, vrps); known {
-				given = nil // it has looked at all of them
+			known, err := filter.add(name, given, vrps) // looks at all of them
+			if !known {
+				err = unknownParameter(name, filterParameters, "limit", "cursor", "include", generationParameter, tableParameter)
 			}
-		}
-		switch {
-		case !known:
-			err = unknownParameter(name, filterParameters, "limit", "cursor", "include", generationParameter, tableParameter)
-		case err == nil && len(given) > 1:
-			err = fmt.Errorf("%s is given %d times: once is all it may be", name, len(given))
+			return err
 		}
 		if err != nil {
-			return q, err
+			return err
 		}
+		return once(name, given)
+	})
+	if err != nil {
+		return q, err
 	}
 	if q.from.generation != 0 && q.number != 0 && q.from.generation != q.number {
 		return q, fmt.Errorf("generation is %d and the cursor is of %d: leave out one", q.number, q.from.generation)
@@ -117,11 +111,6 @@ func parseLimit(v string) (int, error) {
 		return 0, fmt.Errorf("limit is %q: it must be a number from 1 on; leave it out for all", cut(v, 32))
 	}
 	return limit, nil
-}
-
-func unknownParameter(name string, known []string, more ...string) error {
-	all := append(append([]string{}, known...), more...)
-	return fmt.Errorf("unknown parameter %q: there are %s and %s", cut(name, 32), strings.Join(all[:len(all)-1], ", "), all[len(all)-1])
 }
 
 // list answers GET /api/v1/routes: the routes of one generation, in order, as NDJSON. A last line

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strconv"
 	"strings"
 
@@ -174,11 +173,7 @@ func without(handles []lpm.Handle, h lpm.Handle) []lpm.Handle {
 
 func parseRoutesQuery(raw string) (routesQuery, error) {
 	q := routesQuery{limit: defaultLimit}
-	values, err := url.ParseQuery(raw)
-	if err != nil {
-		return q, fmt.Errorf("query: %w", err)
-	}
-	for name, given := range values {
+	err := eachParameter(raw, func(name string, given []string) (err error) {
 		for _, v := range given {
 			switch name {
 			case "include":
@@ -193,11 +188,12 @@ func parseRoutesQuery(raw string) (routesQuery, error) {
 				err = unknownParameter(name, nil, "include", "limit", generationParameter, tableParameter, fromParameter)
 			}
 			if err != nil {
-				return q, err
+				return err
 			}
 		}
-	}
-	return q, nil
+		return nil
+	})
+	return q, err
 }
 
 func (q *routesQuery) include(list string) error {

@@ -1,10 +1,10 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
-	"strconv"
 
 	"github.com/gin-gonic/gin"
 
@@ -89,8 +89,8 @@ type matchingVRP struct {
 // rpkiValidate answers GET /api/v1/rpki/validate?prefix=P&origin=AS.
 func (a *API) rpkiValidate(c *gin.Context) {
 	prefix, origin, err := parseValidateQuery(c.Request.URL.RawQuery)
-	if err != "" {
-		a.refuse(c, http.StatusBadRequest, "%s", err)
+	if err != nil {
+		a.refuse(c, http.StatusBadRequest, "%v", err)
 		return
 	}
 	vrps := a.vrps()
@@ -105,25 +105,23 @@ func (a *API) rpkiValidate(c *gin.Context) {
 	a.encode(c, a.main, a.main.newest(), v)
 }
 
-// parseValidateQuery gives what is wrong as text, "" for nothing.
-func parseValidateQuery(raw string) (prefix netip.Prefix, origin uint32, wrong string) {
-	values, err := url.ParseQuery(raw)
-	if err != nil {
-		return prefix, 0, "query: " + err.Error()
-	}
-	for name, given := range values {
-		switch {
-		case name != "prefix" && name != "origin":
-			return prefix, 0, "unknown parameter " + strconv.Quote(cut(name, 32)) + ": there are prefix and origin"
-		case len(given) > 1:
-			return prefix, 0, name + " is given " + strconv.Itoa(len(given)) + " times: once is all it may be"
+func parseValidateQuery(raw string) (prefix netip.Prefix, origin uint32, err error) {
+	values := url.Values{}
+	err = eachParameter(raw, func(name string, given []string) error {
+		if name != "prefix" && name != "origin" {
+			return unknownParameter(name, nil, "prefix", "origin")
 		}
+		values[name] = given
+		return once(name, given)
+	})
+	if err != nil {
+		return prefix, 0, err
 	}
 	if prefix, err = parsePrefix(values.Get("prefix")); err != nil {
-		return prefix, 0, "prefix: " + err.Error()
+		return prefix, 0, fmt.Errorf("prefix: %w", err)
 	}
 	if origin, err = parseASN(values.Get("origin")); err != nil {
-		return prefix, 0, "origin is " + strconv.Quote(cut(values.Get("origin"), 32)) + ": " + err.Error()
+		return prefix, 0, fmt.Errorf("origin is %q: %w", cut(values.Get("origin"), 32), err)
 	}
-	return prefix, origin, ""
+	return prefix, origin, nil
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -133,34 +132,28 @@ func figuresOf[S, F any](samples []S, of func(S) F) []F {
 
 // parseSeriesQuery gives which of seriesSpans is asked for, and behind which sample, in Unix milliseconds.
 func parseSeriesQuery(raw string) (span int, since int64, err error) {
-	values, err := url.ParseQuery(raw)
-	if err != nil {
-		return 0, 0, fmt.Errorf("query: %w", err)
-	}
-	for name, given := range values {
+	err = eachParameter(raw, func(name string, given []string) error {
 		text := given[0]
 		switch name {
 		case "span":
 			span = slices.IndexFunc(seriesSpans[:], func(s seriesSpan) bool { return s.name == text })
 			if span < 0 {
-				err = fmt.Errorf("span is %q: there are %s, in steps of a second, and %s, in steps of a minute", cut(text, 32), seriesSpans[0].name, seriesSpans[1].name)
+				return fmt.Errorf("span is %q: there are %s, in steps of a second, and %s, in steps of a minute", cut(text, 32), seriesSpans[0].name, seriesSpans[1].name)
 			}
 		case "since":
 			seconds, bad := strconv.ParseFloat(text, 64)
 			if bad != nil || !(seconds >= 0 && seconds < 1e12) {
-				err = fmt.Errorf("since is %q: it must be a time of a sample, in Unix seconds", cut(text, 32))
+				return fmt.Errorf("since is %q: it must be a time of a sample, in Unix seconds", cut(text, 32))
 			}
 			since = int64(math.Round(seconds * 1000))
 		case tableParameter: // asked for before
 		default:
-			err = fmt.Errorf("unknown parameter %q: there are span, since and table", cut(name, 32))
+			return unknownParameter(name, nil, "span", "since", tableParameter)
 		}
-		if err == nil && len(given) > 1 {
-			err = fmt.Errorf("%s is given %d times: once is all it may be", name, len(given))
-		}
-		if err != nil {
-			return 0, 0, err
-		}
+		return once(name, given)
+	})
+	if err != nil {
+		return 0, 0, err
 	}
 	return span, since, nil
 }

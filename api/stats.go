@@ -2,9 +2,7 @@ package api
 
 import (
 	"cmp"
-	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -107,16 +105,12 @@ func (a *API) stats(c *gin.Context) {
 
 // onlyParameters refuses all others.
 func onlyParameters(query string, known ...string) error {
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return fmt.Errorf("query: %w", err)
-	}
-	for name := range values {
+	return eachParameter(query, func(name string, _ []string) error {
 		if !slices.Contains(known, name) {
 			return unknownParameter(name, nil, known...)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // get gives the overview of g, or of a generation shortly before, unless that very one is wanted. Who asks

@@ -127,7 +127,7 @@ func (a *API) asked(c *gin.Context) *view {
 	case 1:
 		return a.named(c, given[0])
 	}
-	a.refuse(c, http.StatusBadRequest, "%s is given %d times: once is all it may be", tableParameter, len(given))
+	a.refuse(c, http.StatusBadRequest, "%v", once(tableParameter, given))
 	return nil
 }
 

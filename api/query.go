@@ -1,0 +1,39 @@
+package api
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+// eachParameter has take look at every parameter of a query, with all its values, until one is wrong.
+func eachParameter(raw string, take func(name string, given []string) error) error {
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return fmt.Errorf("query: %w", err)
+	}
+	for name, given := range values {
+		if err := take(name, given); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// once refuses a parameter that is given several times.
+func once(name string, given []string) error {
+	if len(given) > 1 {
+		return fmt.Errorf("%s is given %d times: once is all it may be", name, len(given))
+	}
+	return nil
+}
+
+// unknownParameter says which parameters there are.
+func unknownParameter(name string, known []string, more ...string) error {
+	all := append(append([]string{}, known...), more...)
+	list := all[len(all)-1]
+	if rest := all[:len(all)-1]; len(rest) > 0 {
+		list = strings.Join(rest, ", ") + " and " + list
+	}
+	return fmt.Errorf("unknown parameter %q: there are %s", cut(name, 32), list)
+}
