@@ -98,21 +98,6 @@ func (a *API) igp(c *gin.Context) {
 	a.encode(c, a.main, a.main.newest(), s)
 }
 
-// igpHop is a step of a path.
-type igpHop struct {
-	Link string `json:"link"`
-	Node string `json:"node"`
-}
-
-// igpWay is the way to a node.
-type igpWay struct {
-	Node      string     `json:"node"`
-	Distance  *uint64    `json:"distance"` // null where no path leads there
-	FirstHops []igpHop   `json:"first_hops"`
-	Paths     [][]igpHop `json:"paths,omitempty"`
-	More      bool       `json:"more_paths,omitempty"`
-}
-
 // igpPaths answers GET /api/v1/igp/paths: from a node to one, with the paths, or to all.
 func (a *API) igpPaths(c *gin.Context) {
 	if !a.hasIGP(c) {
@@ -138,48 +123,24 @@ func (a *API) igpPaths(c *gin.Context) {
 	}
 	tree := t.Tree(from)
 	answer := struct {
-		Generation uint64   `json:"igp_generation"`
-		From       string   `json:"from"`
-		To         []igpWay `json:"to"`
-	}{t.Number, t.Nodes[from].Name, []igpWay{}}
+		Generation uint64    `json:"igp_generation"`
+		From       string    `json:"from"`
+		To         []igp.Way `json:"to"`
+	}{t.Number, t.Nodes[from].Name, []igp.Way{}}
 	if q.Has("to") {
 		to, ok := a.igpNode(c, t, "to", q.Get("to"))
 		if !ok {
 			return
 		}
-		way := wayTo(t, tree, to)
-		if most > 0 {
-			paths, more := tree.Paths(to, most)
-			for _, p := range paths {
-				way.Paths = append(way.Paths, igpHops(t, p))
-			}
-			way.More = more
-		}
-		answer.To = append(answer.To, way)
+		answer.To = append(answer.To, tree.Way(to, most))
 	} else {
 		for v := range t.Nodes {
 			if uint32(v) != from {
-				answer.To = append(answer.To, wayTo(t, tree, uint32(v)))
+				answer.To = append(answer.To, tree.Way(uint32(v), 0))
 			}
 		}
 	}
 	a.encode(c, a.main, a.main.newest(), answer)
-}
-
-func wayTo(t *igp.Topology, tree *igp.Tree, v uint32) igpWay {
-	w := igpWay{Node: t.Nodes[v].Name, FirstHops: igpHops(t, tree.FirstHops(v))}
-	if d := tree.Dist[v]; d != igp.Unreachable {
-		w.Distance = &d
-	}
-	return w
-}
-
-func igpHops(t *igp.Topology, hops []igp.Hop) []igpHop {
-	list := make([]igpHop, len(hops))
-	for i, h := range hops {
-		list[i] = igpHop{t.Links[h.Link].Name, t.Nodes[h.Node].Name}
-	}
-	return list
 }
 
 // igpNode gives the node that a parameter names. Where there is none it answers the request.

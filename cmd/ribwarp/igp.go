@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -74,37 +75,6 @@ func linksOf(t *igp.Topology, names []string) ([]uint32, error) {
 // failFlag adds --fail.
 func failFlag(fs *pflag.FlagSet, fail *[]string, what string) {
 	fs.StringArrayVar(fail, "fail", nil, what+": its name, or `LINK` as FROM--TO; several at once where the flag is repeated")
-}
-
-// cost is a distance in JSON and in tables: null and "-" for Unreachable.
-type cost uint64
-
-func (c cost) MarshalJSON() ([]byte, error) {
-	if c == igp.Unreachable {
-		return []byte("null"), nil
-	}
-	return json.Marshal(uint64(c))
-}
-
-func (c cost) String() string {
-	if c == igp.Unreachable {
-		return "-"
-	}
-	return fmt.Sprint(uint64(c))
-}
-
-// hop is a step of a path.
-type hop struct {
-	Link string `json:"link"`
-	Node string `json:"node"`
-}
-
-func hopsOf(t *igp.Topology, hops []igp.Hop) []hop {
-	list := make([]hop, len(hops))
-	for i, h := range hops {
-		list[i] = hop{t.Links[h.Link].Name, t.Nodes[h.Node].Name}
-	}
-	return list
 }
 
 func namesOf(t *igp.Topology, nodes []uint32) []string {
@@ -186,19 +156,9 @@ of its addresses.`,
 
 // igpPaths is what "igp paths" says, as its JSON.
 type igpPaths struct {
-	From   string     `json:"from"`
-	Failed []string   `json:"failed,omitempty"`
-	To     []igpRoute `json:"to"`
-	whole  bool       // --to was given
-}
-
-// igpRoute is the way to a node.
-type igpRoute struct {
-	Node      string  `json:"node"`
-	Distance  cost    `json:"distance"`
-	FirstHops []hop   `json:"first_hops"`
-	Paths     [][]hop `json:"paths,omitempty"`
-	More      bool    `json:"more_paths,omitempty"`
+	From   string    `json:"from"`
+	Failed []string  `json:"failed,omitempty"`
+	To     []igp.Way `json:"to"`
 }
 
 func igpPathsOf(t *igp.Topology, from string, to, fail []string, most int) (*igpPaths, error) {
@@ -218,25 +178,12 @@ func igpPathsOf(t *igp.Topology, from string, to, fail []string, most int) (*igp
 		t = t.Without(failed...)
 	}
 	tree := t.Tree(roots[0])
-	answer := &igpPaths{From: t.Nodes[roots[0]].Name, Failed: linkNames(t, failed), To: []igpRoute{}, whole: targets != nil}
-	add := func(v uint32) {
-		r := igpRoute{Node: t.Nodes[v].Name, Distance: cost(tree.Dist[v]), FirstHops: hopsOf(t, tree.FirstHops(v))}
-		if answer.whole && most > 0 {
-			paths, more := tree.Paths(v, most)
-			for _, p := range paths {
-				r.Paths = append(r.Paths, hopsOf(t, p))
-			}
-			r.More = more
-		}
-		answer.To = append(answer.To, r)
+	answer := &igpPaths{From: t.Nodes[roots[0]].Name, Failed: linkNames(t, failed), To: []igp.Way{}}
+	if targets == nil {
+		targets, most = slices.DeleteFunc(t.AllNodes(), func(v uint32) bool { return v == tree.Root }), 0
 	}
 	for _, v := range targets {
-		add(v)
-	}
-	for v := range t.Nodes {
-		if !answer.whole && uint32(v) != tree.Root {
-			add(uint32(v))
-		}
+		answer.To = append(answer.To, tree.Way(v, most))
 	}
 	return answer, nil
 }
@@ -275,7 +222,7 @@ func without(failed []string) string {
 }
 
 // hopText names hops as "-LINK-> NODE".
-func hopText(hops []hop, separator string) string {
+func hopText(hops []igp.Step, separator string) string {
 	if len(hops) == 0 {
 		return "-"
 	}
@@ -302,14 +249,7 @@ farthest; JSON has all distances.`,
   ribwarp igp matrix --topology backbone.json --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := solver.check(); err != nil {
-				return err
-			}
-			t, err := o.open(a)
-			if err != nil {
-				return err
-			}
-			s, end, err := solver.open(cmd.Context(), a, t, rootCount(t, from), o.path == "-")
+			t, s, end, err := solver.openFor(cmd.Context(), a, &o, from)
 			if err != nil {
 				return err
 			}
@@ -343,9 +283,9 @@ const matrixChunk = 8 << 20
 
 // igpRow is a row of "igp matrix", as its JSON.
 type igpRow struct {
-	From      string          `json:"from"`
-	Failed    []string        `json:"failed,omitempty"`
-	Distances map[string]cost `json:"distances"`
+	From      string              `json:"from"`
+	Failed    []string            `json:"failed,omitempty"`
+	Distances map[string]igp.Cost `json:"distances"`
 }
 
 func (a *app) igpMatrix(ctx context.Context, t *igp.Topology, s igp.Solver, from, to, fail []string, asJSON bool) error {
@@ -364,25 +304,21 @@ func (a *app) igpMatrix(ctx context.Context, t *igp.Topology, s igp.Solver, from
 	if len(failed) > 0 {
 		t = t.Without(failed...)
 	}
-	all := make([]uint32, len(t.Nodes))
-	for i := range all {
-		all[i] = uint32(i)
-	}
 	if roots == nil {
-		roots = all
+		roots = t.AllNodes()
 	}
 	wanted := targets
 	if wanted == nil {
-		wanted = all
+		wanted = t.AllNodes()
 	}
 	w := columns(a.stdout)
 	row := func(root uint32, dist []uint64) error { return matrixSummary(w, t, root, wanted, dist) }
 	switch {
 	case asJSON:
 		row = func(root uint32, dist []uint64) error {
-			r := igpRow{From: t.Nodes[root].Name, Failed: linkNames(t, failed), Distances: make(map[string]cost, len(dist))}
+			r := igpRow{From: t.Nodes[root].Name, Failed: linkNames(t, failed), Distances: make(map[string]igp.Cost, len(dist))}
 			for i, d := range dist {
-				r.Distances[t.Nodes[wanted[i]].Name] = cost(d)
+				r.Distances[t.Nodes[wanted[i]].Name] = igp.Cost(d)
 			}
 			return json.NewEncoder(a.stdout).Encode(r)
 		}
@@ -416,7 +352,7 @@ func (a *app) igpMatrix(ctx context.Context, t *igp.Topology, s igp.Solver, from
 func matrixLine(w io.Writer, t *igp.Topology, root uint32, wanted []uint32, dist []uint64) error {
 	fmt.Fprint(w, t.Nodes[root].Name)
 	for _, d := range dist {
-		fmt.Fprintf(w, "\t%v", cost(d))
+		fmt.Fprintf(w, "\t%v", igp.Cost(d))
 	}
 	_, err := fmt.Fprintf(w, "\t%s\n", choiceText(t, igp.Nearest(wanted, dist)))
 	return err

@@ -40,6 +40,18 @@ func (o *solverOptions) check() error {
 // gpuStart is what auto takes the start of a GPU for: work that the processor does sooner stays there.
 const gpuStart = 2 * time.Second
 
+// openFor reads the topology, and makes the solver for the paths from these nodes.
+func (o *solverOptions) openFor(ctx context.Context, a *app, from *topologyOptions, roots []string) (t *igp.Topology, s igp.Solver, end func(), err error) {
+	if err := o.check(); err != nil {
+		return nil, nil, nil, err
+	}
+	if t, err = from.open(a); err != nil {
+		return nil, nil, nil, err
+	}
+	s, end, err = o.open(ctx, a, t, rootCount(t, roots), from.path == "-")
+	return t, s, end, err
+}
+
 // open makes the solver for so many problems on a topology; nil is the processor. In a build without CUDA it
 // may not return: see handOver. stdin tells that the topology has come from there, where nobody can read it
 // again.

@@ -33,14 +33,7 @@ Without --fail it fails every link, one at a time, and ranks them.`,
 			if top < 0 {
 				return usagef("--top %d: it is 0 or more", top)
 			}
-			if err := solver.check(); err != nil {
-				return err
-			}
-			t, err := o.open(a)
-			if err != nil {
-				return err
-			}
-			s, end, err := solver.open(cmd.Context(), a, t, rootCount(t, from), o.path == "-")
+			t, s, end, err := solver.openFor(cmd.Context(), a, &o, from)
 			if err != nil {
 				return err
 			}
@@ -101,7 +94,7 @@ type igpExit struct {
 }
 
 type igpChoice struct {
-	Cost  cost     `json:"cost"`
+	Cost  igp.Cost `json:"cost"`
 	Exits []string `json:"exits"`
 }
 
@@ -113,8 +106,8 @@ type igpReroute struct {
 }
 
 type igpWay struct {
-	Distance  cost  `json:"distance"`
-	FirstHops []hop `json:"first_hops"`
+	Distance  igp.Cost   `json:"distance"`
+	FirstHops []igp.Step `json:"first_hops"`
 }
 
 // whatIfMost is the most distances to compare with: 16 GiB.
@@ -181,7 +174,7 @@ func igpFailureOf(t *igp.Topology, i *igp.Impact, withRoots bool) igpFailure {
 			f.Roots = append(f.Roots, igpRoot{t.Nodes[r.Root].Name, r.Farther, r.Lost, r.Most})
 		}
 	}
-	choice := func(c igp.Choice) igpChoice { return igpChoice{cost(c.Cost), namesOf(t, c.Exits)} }
+	choice := func(c igp.Choice) igpChoice { return igpChoice{igp.Cost(c.Cost), namesOf(t, c.Exits)} }
 	for n, e := range i.Exits {
 		f.Exits[n] = igpExit{t.Nodes[e.Root].Name, choice(e.Was), choice(e.Is)}
 	}
@@ -200,7 +193,7 @@ func reroutes(before, after *igp.Topology, root uint32) []igpReroute {
 	for v := range uint32(len(before.Nodes)) {
 		old, now := was.FirstHops(v), is.FirstHops(v)
 		if was.Dist[v] != is.Dist[v] || !slices.Equal(old, now) {
-			ways = append(ways, igpReroute{before.Nodes[v].Name, igpWay{cost(was.Dist[v]), hopsOf(before, old)}, igpWay{cost(is.Dist[v]), hopsOf(after, now)}})
+			ways = append(ways, igpReroute{before.Nodes[v].Name, igpWay{igp.Cost(was.Dist[v]), before.Steps(old)}, igpWay{igp.Cost(is.Dist[v]), after.Steps(now)}})
 		}
 	}
 	return ways

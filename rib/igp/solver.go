@@ -93,7 +93,7 @@ func (t *Topology) Distances(ctx context.Context, roots, targets []uint32, s Sol
 		s = CPU{}
 	}
 	if roots == nil {
-		roots = t.all()
+		roots = t.AllNodes()
 	}
 	width := len(targets)
 	if targets == nil {
@@ -110,8 +110,8 @@ func (t *Topology) Distances(ctx context.Context, roots, targets []uint32, s Sol
 	return m, nil
 }
 
-// all gives the numbers of all nodes.
-func (t *Topology) all() []uint32 {
+// AllNodes gives the numbers of all nodes.
+func (t *Topology) AllNodes() []uint32 {
 	all := make([]uint32, len(t.Nodes))
 	for i := range all {
 		all[i] = uint32(i)
