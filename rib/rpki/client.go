@@ -22,6 +22,8 @@ const (
 	leastBetween = 5 * time.Second
 	// firstRetry is the wait after the first failure; it doubles up to Intervals.Retry.
 	firstRetry = time.Second
+	// silentEnds is how many connections in a row end without a word before the other version is tried.
+	silentEnds = 2
 	// maxEdits bounds one answer, and with it the memory that a cache can take.
 	maxEdits = 8_000_000
 )
@@ -38,6 +40,7 @@ type client struct {
 
 	intervals Intervals // what holds now
 	version   uint8     // to speak next, or spoken in this session
+	silent    int       // connections in a row that ended without a PDU, asked in that version
 	table     *Table    // as of the serial below; nil where there is none to go on from
 	session   uint16
 	serial    uint32
@@ -98,9 +101,12 @@ func (c *client) connect(ctx context.Context) (answered bool, err error) {
 			}
 		}
 	}
-	if !x.heard {
-		// A cache may end the session without a word where it does not speak the version.
-		c.version = version1 - c.version
+	// A cache may end the session without a word where it does not speak the version. Once may be
+	// by chance, such as a cache that is about to stop, and the lower version stays for a session.
+	if c.silent++; x.heard {
+		c.silent = 0
+	} else if c.silent == silentEnds {
+		c.version, c.silent = version1-c.version, 0
 	}
 	return x.answered, err
 }

@@ -254,7 +254,7 @@ func TestVersion0(t *testing.T) {
 			c.sends(reportPDU(0, 4, pdu(1, 2, 0), "what?"))
 			c.wantsEnd()
 		}, serve},
-		"it hangs up": {func(c *cacheConn) { c.wantsReset(1) }, serve},
+		"it hangs up": {func(c *cacheConn) { c.wantsReset(1) }, func(c *cacheConn) { c.wantsReset(1) }, serve},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, scripts, func(w *world) {
@@ -509,6 +509,8 @@ func TestVersionIsTriedAnew(t *testing.T) {
 	inWorld(t, []func(*cacheConn){func(c *cacheConn) {
 		c.wantsReset(1)
 	}, func(c *cacheConn) {
+		c.wantsReset(1)
+	}, func(c *cacheConn) {
 		c.wantsReset(0)
 		c.sends(answer(0, 3, 1, announce(0, vrpA)...))
 	}, func(c *cacheConn) {
@@ -516,10 +518,33 @@ func TestVersionIsTriedAnew(t *testing.T) {
 		c.sends(answer(1, 3, 1, announce(1, vrpB)...))
 		c.wantsEnd()
 	}}, func(w *world) {
-		time.Sleep(time.Second)
+		time.Sleep(firstRetry + 2*firstRetry)
 		w.has(vrpA)
 		time.Sleep(firstRetry)
 		w.has(vrpB)
+	})
+}
+
+// A cache that hangs up once, such as one that is started again, is not taken for one of version 0.
+func TestHangsUpOnce(t *testing.T) {
+	inWorld(t, []func(*cacheConn){func(c *cacheConn) {
+		c.wantsReset(1)
+	}, func(c *cacheConn) {
+		c.wantsReset(1)
+		c.sends(answer(1, 3, 1, announce(1, vrpA)...))
+		time.Sleep(time.Minute)
+	}, func(c *cacheConn) {
+		c.wantsSerial(1, 3, 1)
+	}, func(c *cacheConn) {
+		c.wantsSerial(1, 3, 1)
+		c.sends(answer(1, 3, 2, announce(1, vrpB)...))
+		c.wantsEnd()
+	}}, func(w *world) {
+		time.Sleep(2 * time.Minute)
+		w.has(vrpA, vrpB)
+		if s := w.status(); s.Version != 1 {
+			w.Errorf("status %+v", s)
+		}
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -24,7 +25,7 @@ func running(t *testing.T, s *Store, c Config) <-chan struct{} {
 	stop := s.OnChange(func() { changes <- struct{}{} })
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
-	go func() { done <- s.Run(ctx, c, slog.New(slog.DiscardHandler)) }()
+	go func() { done <- s.Run(ctx, c, slog.New(slog.NewTextHandler(t.Output(), nil))) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -189,10 +190,11 @@ func TestStayRTR(t *testing.T) {
 	}
 }
 
-// freeAddr gives an address of this machine that nobody listens at.
+// freeAddr gives an address of this machine that nobody listens at, nor will soon: other tests use
+// 127.0.0.1.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))
 	if err != nil {
 		t.Fatal(err)
 	}
