@@ -197,6 +197,8 @@ func TestAnswersAreWhatOpenAPISays(t *testing.T) {
 		{"/api/v1/stats", "GET", "/api/v1/stats", 304, "", "", []string{"If-None-Match", "*"}},
 		{"/api/v1/stats", "GET", "/api/v1/stats?x=1", 400, "", "", nil},
 		{"/api/v1/stats", "GET", "/api/v1/stats?table=x", 404, "", "", nil},
+		{"/api/v1/stats", "GET", "/api/v1/stats?generation=99", 410, "", "", nil},
+		{"/api/v1/stats", "GET", "/api/v1/stats", 412, "", "", []string{"If-Match", `"x"`}},
 		{"/api/v1/stats", "GET", "/api/v1/stats", 503, "", "", nil},
 		{"/api/v1/series", "GET", "/api/v1/series?span=24h", 200, "", "", nil},
 		{"/api/v1/series", "GET", "/api/v1/series?span=x", 400, "", "", nil},

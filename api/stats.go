@@ -85,16 +85,21 @@ func (a *API) stats(c *gin.Context) {
 	if v == nil {
 		return
 	}
-	if err := onlyParameters(c.Request.URL.RawQuery, generationParameter, tableParameter); err != nil {
+	query := c.Request.URL.RawQuery
+	number, err := parseGeneration(query)
+	if err == nil {
+		err = onlyParameters(query, generationParameter, tableParameter)
+	}
+	if err != nil {
 		a.refuse(c, http.StatusBadRequest, "%v", err)
 		return
 	}
-	g := a.acquireNumber(c, v, 0) // the newest: what is kept is of one generation
+	g := a.acquireNumber(c, v, number)
 	if g == nil {
 		return
 	}
 	defer g.Release()
-	pinned := c.Request.URL.RawQuery != "" && strings.Contains(c.Request.URL.RawQuery, generationParameter) || c.Request.Header["If-Match"] != nil
+	pinned := number != 0 || c.Request.Header["If-Match"] != nil
 	answer, tag := v.overview.get(g, pinned, time.Now, func() *statsAnswer { return a.makeStats(v, g) })
 	v.nameGeneration(c, answer.Generation)
 	c.Writer.Header()["Cache-Control"] = []string{"no-cache"} // may be kept, and is to be asked about

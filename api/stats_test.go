@@ -205,6 +205,23 @@ func TestStatsAreMadeOnceAGeneration(t *testing.T) {
 	want(get(again, 0), 3, 4)
 }
 
+// An overview can be asked for of a generation that is held, and answers that one alone.
+func TestStatsOfAGeneration(t *testing.T) {
+	w := emptyWorld(t, nil)
+	w.publish(1, []rib.Route{route("10.0.0.0/8", announced(1))})
+	w.generations() // holds it
+	w.publish(2, []rib.Route{route("10.0.0.0/8", announced(1)), route("10.1.0.0/16", announced(2))})
+	for query, want := range map[string]uint64{"?generation=1": 1, "?generation=2": 2, "": 2} {
+		if s := w.stats(query); s.Generation != want || s.Routes.IPv4 != int(want) || s.Origins.IPv4 != int(want) {
+			t.Errorf("%q: %+v, want generation %d", query, s, want)
+		}
+	}
+	wantProblem(t, w.get("/api/v1/stats?generation=3"), http.StatusGone, "generation 3")
+	for _, query := range []string{"generation=0", "generation=1&generation=1", "generations=1"} {
+		wantProblem(t, w.get("/api/v1/stats?"+query), http.StatusBadRequest, "generation")
+	}
+}
+
 func TestStatsAreNotSentTwice(t *testing.T) {
 	w := newWorld(t, nil)
 	rec := w.get("/api/v1/stats")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ribwarp/ribwarp/fixtures"
 	"github.com/ribwarp/ribwarp/rib"
+	"github.com/ribwarp/ribwarp/rib/internal/ribtest"
 )
 
 // A bird is a running BIRD.
@@ -33,10 +34,7 @@ func needBird(t *testing.T) string {
 		path, err = exec.LookPath("/usr/sbin/bird")
 	}
 	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("BIRD is not installed (Debian's package bird2)")
-		}
-		t.Skip("BIRD is not installed (Debian's package bird2)")
+		fixtures.Missing(t, "BIRD is not installed (Debian's package bird2)")
 	}
 	return path
 }
@@ -225,7 +223,7 @@ protocol bgp ribwarp {
 // than 2-byte AS numbers.
 func TestAddPathFromBIRD(t *testing.T) {
 	needBird(t)
-	port := freePort(t)
+	port := ribtest.FreePort(t, peerAddr)
 	startBird(t, t.TempDir(), fmt.Sprintf(`
 log stderr all;
 router id 192.0.2.2;

@@ -113,7 +113,7 @@ func TestLongLivedRoutes(t *testing.T) {
 	p.expect(msgUpdate)
 	p.conn.Close()
 	await(t, "long life of one", func() bool { return len(s.routes()) == 1 && s.status().Stale4 == 1 })
-	if !s.log.contains("long-lived") {
+	if !s.log.Contains("long-lived") {
 		t.Error("the log does not tell")
 	}
 	p = dial(t, s, peerAddr)

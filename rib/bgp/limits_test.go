@@ -279,7 +279,7 @@ func TestPanicCostsOneSession(t *testing.T) {
 	p.send(msgUpdate, update4(path4, 8, 66)...)
 	mustBe(t, p.notification(), []byte{6, 8})
 	await(t, "withdrawal", func() bool { return s.status().State == "down" && len(s.routes()) == 0 })
-	if !s.log.contains("a mistake") || !s.log.contains("0842") { // the bytes of 66.0.0.0/8
+	if !s.log.Contains("a mistake") || !s.log.Contains("0842") { // the bytes of 66.0.0.0/8
 		t.Error("the log does not have the panic with the bytes")
 	}
 	st := s.Stats().Peers

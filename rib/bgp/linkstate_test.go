@@ -10,7 +10,6 @@ import (
 	"time"
 
 	api "github.com/osrg/gobgp/v3/api"
-	gobgp "github.com/osrg/gobgp/v3/pkg/server"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/ribwarp/ribwarp/rib/bgpls"
 	"github.com/ribwarp/ribwarp/rib/hotpotato"
 	"github.com/ribwarp/ribwarp/rib/igp"
+	"github.com/ribwarp/ribwarp/rib/internal/ribtest"
 )
 
 // mpLS is the capability of BGP-LS.
@@ -268,37 +268,9 @@ func TestExitsByBGPLSFromGoBGP(t *testing.T) {
 	}
 	t.Cleanup(s.Stop)
 
-	g := gobgpPeer{t, gobgp.NewBgpServer(gobgp.LoggerOption(silent{}))}
-	go g.Serve()
-	t.Cleanup(g.stop)
-	if err := g.StartBgp(t.Context(), &api.StartBgpRequest{Global: &api.Global{Asn: ownAS, RouterId: "192.0.2.2", ListenPort: -1}}); err != nil {
-		t.Fatal(err)
-	}
-	family := func(afi api.Family_Afi, safi api.Family_Safi) *api.AfiSafi {
-		return &api.AfiSafi{Config: &api.AfiSafiConfig{Family: &api.Family{Afi: afi, Safi: safi}, Enabled: true}, AddPaths: &api.AddPaths{Config: &api.AddPathsConfig{SendMax: 4}}}
-	}
-	ls := family(api.Family_AFI_LS, api.Family_SAFI_LS)
-	ls.AddPaths = nil
-	if err := g.AddPeer(t.Context(), &api.AddPeerRequest{Peer: &api.Peer{
-		Conf:      &api.PeerConf{NeighborAddress: ownAddr.String(), PeerAsn: ownAS},
-		Timers:    &api.Timers{Config: &api.TimersConfig{ConnectRetry: 1, IdleHoldTimeAfterReset: 1}},
-		Transport: &api.Transport{LocalAddress: peerAddr.String(), RemotePort: uint32(s.Addrs()[0].Port())},
-		AfiSafis:  []*api.AfiSafi{family(api.Family_AFI_IP, api.Family_SAFI_UNICAST), ls},
-	}}); err != nil {
-		t.Fatal(err)
-	}
-	add := func(p *api.Path) {
-		t.Helper()
-		if _, err := g.AddPath(t.Context(), &api.AddPathRequest{Path: p}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	drop := func(p *api.Path) {
-		t.Helper()
-		if err := g.DeletePath(t.Context(), &api.DeletePathRequest{Path: p}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	g := ribtest.StartGoBGP(t, ownAS, peerAddr, 0)
+	g.Peer(peerAddr, ownAddr, ownAS, s.Addrs()[0].Port(), nil, ribtest.Unicast(api.Family_AFI_IP, 4),
+		&api.AfiSafi{Config: &api.AfiSafiConfig{Family: &api.Family{Afi: api.Family_AFI_LS, Safi: api.Family_SAFI_LS}, Enabled: true}})
 	node := func(i int, name, addr string, overload bool) *api.Path {
 		attribute := lsTLV(1026, []byte(name))
 		if overload {
@@ -314,12 +286,12 @@ func TestExitsByBGPLSFromGoBGP(t *testing.T) {
 	}
 	both := func(a, b int, metric byte) {
 		t.Helper()
-		add(link(a, b, metric))
-		add(link(b, a, metric))
+		g.Add(link(a, b, metric))
+		g.Add(link(b, a, metric))
 	}
 	const paris, rome, oslo, bern = 0, 1, 2, 3
 	for i, n := range []string{"paris", "rome", "oslo", "bern"} {
-		add(node(i, n, fmt.Sprintf("192.0.2.%d", 10+i), false))
+		g.Add(node(i, n, fmt.Sprintf("192.0.2.%d", 10+i), false))
 	}
 	both(paris, rome, 10)
 	both(paris, oslo, 20)
@@ -327,10 +299,10 @@ func TestExitsByBGPLSFromGoBGP(t *testing.T) {
 	both(bern, oslo, 3)
 
 	for id, exit := range map[uint32]string{1: "192.0.2.11", 2: "192.0.2.12"} {
-		path := g.path("10.0.0.0/8", id, false)
+		path := g.Path("10.0.0.0/8", id)
 		hop, _ := anypb.New(&api.NextHopAttribute{NextHop: exit})
 		path.Pattrs = []*anypb.Any{path.Pattrs[0], hop}
-		add(path)
+		g.Add(path)
 	}
 	exit := func(want string) {
 		t.Helper()
@@ -354,19 +326,19 @@ func TestExitsByBGPLSFromGoBGP(t *testing.T) {
 	}
 	const toRome, toOslo = "192.0.2.11", "192.0.2.12"
 	exit(toOslo) // 4 by bern
-	add(node(bern, "bern", "192.0.2.13", true))
+	g.Add(node(bern, "bern", "192.0.2.13", true))
 	exit(toRome) // nothing goes through bern any more
-	add(node(bern, "bern", "192.0.2.13", false))
+	g.Add(node(bern, "bern", "192.0.2.13", false))
 	exit(toOslo)
 	both(bern, oslo, 15)
 	exit(toRome)
 	both(bern, oslo, 8)
 	exit(toOslo)
-	drop(link(oslo, bern, 8)) // the two-way check takes the link out
+	g.Drop(link(oslo, bern, 8)) // the two-way check takes the link out
 	exit(toRome)
-	drop(link(rome, paris, 10))
+	g.Drop(link(rome, paris, 10))
 	exit(toOslo) // rome is out of reach
-	drop(link(paris, oslo, 20))
+	g.Drop(link(paris, oslo, 20))
 	exit("") // so is oslo
 	both(paris, rome, 10)
 	exit(toRome)
@@ -378,7 +350,7 @@ func TestExitsByBGPLSFromGoBGP(t *testing.T) {
 	if stats.RootNode != "paris" || stats.Nodes != 4 || stats.Failures != 0 || stats.DecidedAgain == 0 {
 		t.Errorf("%+v", stats)
 	}
-	g.stop()
+	g.Stop()
 	await(t, "end", func() bool { return len(keeper.Topology().Nodes) == 0 })
 }
 

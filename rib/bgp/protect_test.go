@@ -242,7 +242,7 @@ func TestRestDuringAnAttempt(t *testing.T) {
 	p := dial(t, s, peerAddr)
 	p.send(msgOpen, openBody(64501, 90, as4(64501))...)
 	mustBe(t, p.notification(), []byte{2, 2})
-	await(t, "rest", func() bool { return s.log.contains("left alone") })
+	await(t, "rest", func() bool { return s.log.Contains("left alone") })
 	await(t, "end of the attempt", func() bool { return s.Stats().Peers[0].State != Connect })
 	await(t, "next attempt", func() bool { return s.Stats().Peers[0].State == Connect })
 }

@@ -204,7 +204,7 @@ func TestReloadOfAPrefix(t *testing.T) {
 
 func TestWithoutAPolicyNothingIsChosen(t *testing.T) {
 	s := start(t, func(c *Config) { c.Peers[0].Import = "" }, passivePeer)
-	if !s.log.contains("no import policy") {
+	if !s.log.Contains("no import policy") {
 		t.Error("the log does not tell")
 	}
 	p := dial(t, s, peerAddr)

@@ -242,7 +242,7 @@ func TestRefreshBeforeEndOfRIB(t *testing.T) {
 	p.send(msgUpdate, endOfRIB(false)...)
 	await(t, "end of rib", func() bool { return s.status().EndOfRIB4 })
 	mustBe(t, len(s.routes()), 2)
-	if !s.log.contains("before the end of rib") {
+	if !s.log.Contains("before the end of rib") {
 		t.Error("the log does not tell")
 	}
 	p.send(msgRefresh, 0, 1, 1, 1)

@@ -177,7 +177,7 @@ func TestWrongASIsLoggedWithBothNumbers(t *testing.T) {
 	p := dial(t, s, peerAddr)
 	p.send(msgOpen, openBody(64501, 90, as4(64501))...)
 	p.notification()
-	await(t, "log", func() bool { return s.log.contains("expected 64500, the peer has 64501") })
+	await(t, "log", func() bool { return s.log.Contains("expected 64500, the peer has 64501") })
 }
 
 // TestDamagedUpdates sends damage of each kind; another peer's session never notices.

@@ -11,12 +11,12 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/ribwarp/ribwarp/rib"
+	"github.com/ribwarp/ribwarp/rib/internal/ribtest"
 )
 
 // patience is how long a test waits for what has to happen.
@@ -37,24 +37,6 @@ func await(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// testLog keeps what is logged, and shows it where the test fails.
-type testLog struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *testLog) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *testLog) contains(s string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return bytes.Contains(l.b.Bytes(), []byte(s))
-}
-
 const (
 	ownAS  = 64999
 	peerAS = 64500
@@ -71,7 +53,7 @@ type service struct {
 	*Server
 	rib    *rib.RIB // of the default table
 	other  *rib.RIB // of the table "other"
-	log    *testLog
+	log    *ribtest.Log
 	config Config
 	at     netip.Addr // where to connect to, unless it is where the server listens
 }
@@ -94,7 +76,7 @@ func tables(r *rib.RIB) TableFunc { return func(string) (*rib.RIB, error) { retu
 // a policy.
 func prepare(t *testing.T, change func(*Config), policies PolicyFunc, peers ...PeerConfig) *service {
 	t.Helper()
-	s := &service{rib: rib.New(rib.Options{LocalAS: ownAS}), other: rib.New(rib.Options{LocalAS: ownAS}), log: &testLog{}}
+	s := &service{rib: rib.New(rib.Options{LocalAS: ownAS}), other: rib.New(rib.Options{LocalAS: ownAS}), log: new(ribtest.Log)}
 	for i := range peers {
 		if peers[i].Import == "" {
 			peers[i].Import = importAccept
@@ -113,7 +95,7 @@ func prepare(t *testing.T, change func(*Config), policies PolicyFunc, peers ...P
 	t.Cleanup(func() {
 		s.Stop()
 		if t.Failed() {
-			t.Logf("log:\n%s", s.log.b.String())
+			t.Logf("log:\n%s", s.log)
 		}
 	})
 	return s

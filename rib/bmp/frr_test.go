@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ribwarp/ribwarp/fixtures"
+	"github.com/ribwarp/ribwarp/rib/internal/ribtest"
 )
 
 // bgpd is where Debian has it.
@@ -19,10 +22,7 @@ const bgpd = "/usr/lib/frr/bgpd"
 func needFRR(t *testing.T) {
 	t.Helper()
 	if _, err := os.Stat(bgpd); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("FRR is not installed (Debian's package frr)")
-		}
-		t.Skip("FRR is not installed (Debian's package frr)")
+		fixtures.Missing(t, "FRR is not installed (Debian's package frr)")
 	}
 }
 
@@ -96,11 +96,11 @@ func TestFRRMirrors(t *testing.T) {
 				name = "it listens, "
 			}
 			t.Run(name+line, func(t *testing.T) {
-				port := freePort(t, routerAddr)
+				port := ribtest.FreePort(t, routerAddr)
 				c := RouterConfig{Name: "frr", Addr: routerAddr, StaleTime: time.Hour}
 				if listens { // and the other time nothing but the routes say which view it is
 					c.View = view
-					c.Port = freePort(t, routerAddr)
+					c.Port = ribtest.FreePort(t, routerAddr)
 				} else {
 					c.Addr = loopback
 				}
@@ -113,14 +113,14 @@ func TestFRRMirrors(t *testing.T) {
 				// Without this FRR has no Adj-RIB-In to mirror.
 				stored := []string{" neighbor " + customer.String() + " soft-reconfiguration inbound"}
 				router := startFRR(t, port, customer, stored, bmp)
-				behind := speak(t, peerAS, customer, 0)
-				behind.peer(customer, routerAddr, routerAS, port, 0)
-				behind.announce("10.0.0.0/8", "10.1.0.0/16", "2001:db8::/32")
+				behind := ribtest.StartGoBGP(t, peerAS, customer, 0)
+				peer(behind, customer, routerAddr, routerAS, port, 0)
+				behind.Announce(0, "10.0.0.0/8", "10.1.0.0/16", "2001:db8::/32")
 
 				feed := "frr/" + customer.String() + "/" + string(view)
 				s.has("default", feed, 3)
-				behind.announce("10.2.0.0/16")
-				behind.withdraw("10.1.0.0/16")
+				behind.Announce(0, "10.2.0.0/16")
+				behind.Withdraw(0, "10.1.0.0/16")
 				await(t, "the change", func() bool {
 					_, was := s.path("default", feed, "10.1.0.0/16")
 					_, is := s.path("default", feed, "10.2.0.0/16")
@@ -142,7 +142,7 @@ func TestFRRMirrors(t *testing.T) {
 				r1.state.Lock()
 				lost := r1.current.in.conn
 				r1.state.Unlock()
-				behind.withdraw("10.2.0.0/16")
+				behind.Withdraw(0, "10.2.0.0/16")
 				await(t, "withdrawal", func() bool { return s.peer("default", feed).V4 == 1 })
 				_ = lost.Close()
 				await(t, "the next connection", func() bool { return s.stats("frr").Ups == 2 })
@@ -156,14 +156,14 @@ func TestFRRMirrors(t *testing.T) {
 				// behind its own start, so here it is the time that ends what is stale.
 				router.kill()
 				await(t, "stale routes", func() bool { p := s.peer("default", feed); return p.Stale4 == 1 && p.Stale6 == 1 })
-				behind.withdraw("10.0.0.0/8")
-				behind.announce("10.3.0.0/16")
+				behind.Withdraw(0, "10.0.0.0/8")
+				behind.Announce(0, "10.3.0.0/16")
 				startFRR(t, port, customer, stored, bmp)
 				await(t, "routes of the new session", func() bool { p := s.peer("default", feed); return p.V4 == 2 && p.Stale4 == 1 && p.Stale6 == 0 })
 				r1.expire()
 				s.has("default", feed, 2)
 
-				behind.stop()
+				behind.Stop()
 				s.has("default", feed, 0)
 				st = s.stats("frr")
 				mustBe(t, "state", s.peer("default", feed).State, "down")
@@ -186,16 +186,16 @@ func TestFRRWithAddPath(t *testing.T) {
 	if _, err := fmt.Sscanf(string(version), "bgpd version %d.", &major); err != nil {
 		t.Fatalf("version of bgpd: %v: %s", err, version)
 	}
-	port := freePort(t, routerAddr)
+	port := ribtest.FreePort(t, routerAddr)
 	c := RouterConfig{Name: "frr", Addr: loopback, View: ViewPre, NoAddPath: major < 10}
 	s := start(t, nil, c)
 	startFRR(t, port, customer, []string{" neighbor " + customer.String() + " soft-reconfiguration inbound"}, []string{
 		fmt.Sprintf("bmp connect %s port %d min-retry 100 max-retry 1000", stationAddr, s.Addrs()[0].Port()), "bmp monitor ipv4 unicast pre-policy"})
-	behind := speak(t, peerAS, customer, 0)
-	behind.peer(customer, routerAddr, routerAS, port, 4)
-	behind.announce("10.0.0.0/8", "10.1.2.0/24")
+	behind := ribtest.StartGoBGP(t, peerAS, customer, 0)
+	peer(behind, customer, routerAddr, routerAS, port, 4)
+	behind.Announce(0, "10.0.0.0/8", "10.1.2.0/24")
 	s.has("default", "frr/127.78.2.9/pre", 2)
-	if !s.log.contains("add_path_ipv4=true") {
+	if !s.log.Contains("add_path_ipv4=true") {
 		t.Error("the peers did not agree on ADD-PATH")
 	}
 	for _, prefix := range []string{"10.0.0.0/8", "10.1.2.0/24"} {

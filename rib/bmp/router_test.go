@@ -16,6 +16,7 @@ import (
 	codec "github.com/osrg/gobgp/v3/pkg/packet/bmp"
 
 	"github.com/ribwarp/ribwarp/rib"
+	"github.com/ribwarp/ribwarp/rib/internal/ribtest"
 )
 
 // patience is how long a test waits for what has to happen.
@@ -43,24 +44,6 @@ func mustBe[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
-// testLog keeps what is logged, and shows it where the test fails.
-type testLog struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *testLog) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *testLog) contains(s string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return bytes.Contains(l.b.Bytes(), []byte(s))
-}
-
 const (
 	routerAS = 64999
 	peerAS   = 64500
@@ -83,7 +66,7 @@ var (
 type service struct {
 	*Station
 	t   *testing.T
-	log *testLog
+	log *ribtest.Log
 
 	mu   sync.Mutex
 	ribs map[string]*rib.RIB
@@ -111,7 +94,7 @@ func (s *service) table(name string) (*rib.RIB, error) {
 // prepare makes a station that listens at stationAddr and does not run yet.
 func prepare(t *testing.T, change func(*Config), opt rib.Options, policies PolicyFunc, routers ...RouterConfig) *service {
 	t.Helper()
-	s := &service{t: t, log: &testLog{}, ribs: make(map[string]*rib.RIB), opt: opt}
+	s := &service{t: t, log: new(ribtest.Log), ribs: make(map[string]*rib.RIB), opt: opt}
 	cfg := Config{Listen: []string{stationAddr.String() + ":0"}, Routers: routers, ConnectRetry: time.Second,
 		Log: slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	if change != nil {
@@ -124,7 +107,7 @@ func prepare(t *testing.T, change func(*Config), opt rib.Options, policies Polic
 	t.Cleanup(func() {
 		s.Stop()
 		if t.Failed() {
-			t.Logf("log:\n%s", s.log.b.String())
+			t.Logf("log:\n%s", s.log)
 		}
 	})
 	return s

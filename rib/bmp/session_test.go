@@ -372,7 +372,7 @@ func TestDamage(t *testing.T) {
 	mustBe(t, "panics", st.Panics, 0)
 	mustBe(t, "connections", st.Ups, 1)
 	mustBe(t, "routes of the other peer", s.peer("default", "r1/192.0.2.2/pre").V4, 1)
-	if !s.log.contains("ffff") || !s.log.contains("treat-as-withdraw") {
+	if !s.log.Contains("ffff") || !s.log.Contains("treat-as-withdraw") {
 		t.Error("the log lacks the verdict or the bytes")
 	}
 
@@ -410,7 +410,7 @@ func TestReports(t *testing.T) {
 	mustBe(t, "mirrored", st.Mirrored, 2)
 	mustBe(t, "mirrored with errors", st.MirrorErrs, 1)
 	mustBe(t, "not mirrored", st.MirrorLost, 1)
-	if !s.log.contains("abadcafe") {
+	if !s.log.Contains("abadcafe") {
 		t.Error("the mirrored error is not in the log")
 	}
 	got := make(map[string]uint64)

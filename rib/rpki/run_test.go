@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/ribwarp/ribwarp/fixtures"
 )
 
 // running starts Run and ends it with the test. The channel has a value for every change.
@@ -143,10 +145,7 @@ func TestConfig(t *testing.T) {
 func TestStayRTR(t *testing.T) {
 	path, err := exec.LookPath("stayrtr")
 	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("StayRTR is not installed (Debian's package stayrtr)")
-		}
-		t.Skip("StayRTR is not installed (Debian's package stayrtr)")
+		fixtures.Missing(t, "StayRTR is not installed (Debian's package stayrtr)")
 	}
 	for version := range 3 {
 		t.Run(fmt.Sprintf("version %d", version), func(t *testing.T) {

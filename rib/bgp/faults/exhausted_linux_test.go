@@ -43,7 +43,7 @@ func TestDescriptorsExhausted(t *testing.T) {
 	}
 	const said = "bgp connection not accepted"
 	await(t, "the log to tell", func() bool {
-		return p.log.contains(said) && p.log.contains("too many open files") && p.log.contains("saving failed, the file of before stays")
+		return p.log.Contains(said) && p.log.Contains("too many open files") && p.log.Contains("saving failed, the file of before stays")
 	})
 	// The API answers on the connection that it has.
 	s.mustUpdate(t, updateOf(numbered(20, 0), numbered(20, 1)))

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ribwarp/ribwarp/fixtures"
 	"github.com/ribwarp/ribwarp/rib/bgp"
 )
 
@@ -23,7 +24,7 @@ func TestHalfOpenFlood(t *testing.T) {
 		t.Fatal(err)
 	}
 	if limit.Max < floodOf+500 {
-		missing(t, "%d descriptors are too few, ulimit -n has to give %d", limit.Max, floodOf+500)
+		fixtures.Missing(t, "%d descriptors are too few, ulimit -n has to give %d", limit.Max, floodOf+500)
 	}
 	const perAddress, ofPrefixes = 4, 40 // connections that the service may hold
 	many := func(n network) []netip.Addr {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ribwarp/ribwarp/fixtures"
 )
 
 // A link is what is between two hosts: packets are delayed, lost or swallowed on it. Its ends are
@@ -63,7 +65,7 @@ func newLink(t *testing.T) *link {
 		l.space.run(func() { l.ends[1], err = tun("far", l.far) })
 	}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		missing(t, "no TUN device, which takes the kernel's module tun, and root: %v", err)
+		fixtures.Missing(t, "no TUN device, which takes the kernel's module tun, and root: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -13,14 +13,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"runtime"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ribwarp/ribwarp/fixtures"
+	"github.com/ribwarp/ribwarp/rib/internal/ribtest"
 )
 
 const (
@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	if os.Getenv(insideVariable) == "" {
-		code, err := inNamespaces()
+		code, err := ribtest.InNamespaces(unix.CLONE_NEWNET|unix.CLONE_NEWNS, insideVariable+"=true")
 		if err == nil {
 			os.Exit(code)
 		}
@@ -63,29 +63,6 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	removeBinary()
 	os.Exit(code)
-}
-
-// inNamespaces runs this program once more, in namespaces of its own, and gives its exit status.
-func inNamespaces() (code int, err error) {
-	runtime.LockOSThread() // Pdeathsig is about the thread
-	self, err := os.Executable()
-	if err != nil {
-		return 0, err
-	}
-	c := exec.Command(self, os.Args[1:]...)
-	c.Env = append(os.Environ(), insideVariable+"=true")
-	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
-	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	if os.Getuid() != 0 {
-		c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-		c.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
-		c.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
-	}
-	if err := c.Start(); err != nil {
-		return 0, fmt.Errorf("namespaces of its own need root, or users that may make some: %w", err)
-	}
-	_ = c.Wait() // the status says it
-	return c.ProcessState.ExitCode(), nil
 }
 
 // furnish gives the namespaces a loopback interface, and mounts that nobody outside sees.
@@ -100,18 +77,8 @@ func furnish() error {
 func needNamespaces(t *testing.T) {
 	t.Helper()
 	if noNamespace != nil {
-		missing(t, "%v", noNamespace)
+		fixtures.Missing(t, "%v", noNamespace)
 	}
-}
-
-// missing ends a test for which something is not there: it fails in CI, which has everything, and
-// skips elsewhere.
-func missing(t *testing.T, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatalf(format, args...)
-	}
-	t.Skipf(format, args...)
 }
 
 // seconds is a hold time: a short one, or in the long variant that of the Internet.

@@ -215,7 +215,7 @@ func TestConnectThroughBlackhole(t *testing.T) {
 	defer listener.Close()
 	s, w := overLink(t, l, func(p *bgp.PeerConfig) { p.Port = uint16(listener.Addr().(*net.TCPAddr).Port) })
 	w.during(t, func() {
-		await(t, "an attempt that failed", func() bool { return s.log.contains("connect to the peer") })
+		await(t, "an attempt that failed", func() bool { return s.log.Contains("connect to the peer") })
 		l.heal()
 		c, err := listener.Accept()
 		if err != nil {

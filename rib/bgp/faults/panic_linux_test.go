@@ -62,7 +62,7 @@ func TestPanics(t *testing.T) {
 				}
 				await(t, "withdrawal", func() bool { return !s.has(numbered(20, 0)) && !s.has(numbered(20, many-1)) })
 			})
-			if !s.log.contains(c.said) {
+			if !s.log.Contains(c.said) {
 				t.Errorf("the log does not say %q", c.said)
 			}
 			if p := s.peer("witness"); p.Panics != 0 || p.Verdicts[0] != p.Messages {

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/ribwarp/ribwarp/rib/internal/ribtest"
 )
 
 // binaryDir is where the program is built.
@@ -47,7 +49,7 @@ func removeBinary() {
 // A process is `ribwarp serve`, as an operator has it.
 type process struct {
 	cmd    *exec.Cmd
-	log    *testLog
+	log    *ribtest.Log
 	said   chan string // its first line
 	url    string      // of its API
 	client *http.Client
@@ -90,7 +92,7 @@ func launch(t *testing.T, config string) *process {
 // launchProgram is launch of what a command says.
 func launchProgram(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
-	p := &process{cmd: cmd, log: &testLog{}, said: make(chan string, 1), ended: make(chan struct{}),
+	p := &process{cmd: cmd, log: new(ribtest.Log), said: make(chan string, 1), ended: make(chan struct{}),
 		client: &http.Client{Transport: &http.Transport{}, Timeout: patience}}
 	p.cmd.Stderr = p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -151,7 +151,7 @@ func TestDiskTrouble(t *testing.T) {
 			p.mustSave(t, saved)
 			c.begin(t, dir)
 			await(t, "the log to tell", func() bool {
-				return p.log.contains("saving failed, the file of before stays") && p.log.contains(c.says.Error())
+				return p.log.Contains("saving failed, the file of before stays") && p.log.Contains(c.says.Error())
 			})
 			s.mustUpdate(t, updateOf(numbered(20, 0), numbered(21, 0)))
 			await(t, "an update", func() bool { return p.has(t, numbered(21, 0)) && !p.has(t, numbered(20, 0)) })

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -20,6 +19,7 @@ import (
 	"github.com/ribwarp/ribwarp/lpm"
 	"github.com/ribwarp/ribwarp/rib"
 	"github.com/ribwarp/ribwarp/rib/bgp"
+	"github.com/ribwarp/ribwarp/rib/internal/ribtest"
 )
 
 const (
@@ -40,26 +40,6 @@ func (n network) own() netip.Addr { return n.host(0, 1) }
 
 func (n network) host(c, d byte) netip.Addr { return netip.AddrFrom4([4]byte{127, byte(n), c, d}) }
 
-// testLog keeps what is logged.
-type testLog struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *testLog) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *testLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-func (l *testLog) contains(s string) bool { return strings.Contains(l.String(), s) }
-
 // options are what a test wants of a service; the zero value is a common one.
 type options struct {
 	at       netip.Addr // where it listens
@@ -74,14 +54,14 @@ type service struct {
 	*bgp.Server
 	rib       *rib.RIB
 	publisher *rib.Publisher
-	log       *testLog
+	log       *ribtest.Log
 	at        netip.AddrPort
 }
 
 // start runs a service until the end of the test.
 func start(t *testing.T, o options, peers ...bgp.PeerConfig) *service {
 	t.Helper()
-	s := &service{log: &testLog{}}
+	s := &service{log: new(ribtest.Log)}
 	log := slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	engine, err := flavors.NewCPU(flavors.Options{})
 	if err != nil {

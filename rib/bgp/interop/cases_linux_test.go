@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ribwarp/ribwarp/fixtures"
 	"github.com/ribwarp/ribwarp/rib"
 	"github.com/ribwarp/ribwarp/rib/bgp"
 	"github.com/ribwarp/ribwarp/rib/bgp/fsm"
@@ -220,7 +221,7 @@ func addPath(c *cell) {
 	s := c.serve(p, nil)
 	if c.with.onePath {
 		if _, err := exec.LookPath(birdProgram); err != nil {
-			missing(c.T, "%s is not installed (Debian's package %s): it has the paths for %s", bird.name, bird.debian, c.with.name)
+			fixtures.Missing(c.T, "%s is not installed (Debian's package %s): it has the paths for %s", bird.name, bird.debian, c.with.name)
 		}
 		for i, r := range p.routes {
 			p.feeders = append(p.feeders, feeder{host: feederHost + i, as: r.path[0]})
@@ -432,7 +433,7 @@ func longLived(c *cell) {
 	s, i := c.together(p, func(_ *bgp.Config, cfg *bgp.PeerConfig) { cfg.LongLivedStaleTime = time.Hour })
 	end := s.watch(p.routes[:2])
 	i.process().kill()
-	c.await("the end of the restart time", func() bool { return s.log.contains("long-lived now") })
+	c.await("the end of the restart time", func() bool { return s.log.Contains("long-lived now") })
 	s.awaitRoutes(p.routes[:2])
 	c.mustBe("stale routes", s.status().Stale4, 2)
 	again := *p

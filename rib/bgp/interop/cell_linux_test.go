@@ -1,7 +1,6 @@
 package interop
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -20,6 +19,7 @@ import (
 	"github.com/ribwarp/ribwarp/lpm"
 	"github.com/ribwarp/ribwarp/rib"
 	"github.com/ribwarp/ribwarp/rib/bgp"
+	"github.com/ribwarp/ribwarp/rib/internal/ribtest"
 )
 
 // patience is how long a cell waits for what has to happen.
@@ -179,24 +179,6 @@ func (c *cell) command(path string, args ...string) string {
 // logged tells whether what a speaker has said contains a text.
 func (p *process) logged(text string) bool { return strings.Contains(p.output(), text) }
 
-// testLog keeps what we log, and shows it where the test fails.
-type testLog struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *testLog) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *testLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // engine builds the tables of all cells.
 var engine = sync.OnceValue(func() lpm.Engine {
 	e, err := flavors.NewCPU(flavors.Options{})
@@ -212,13 +194,13 @@ type service struct {
 	*cell
 	config bgp.Config
 	table  *rib.Table
-	log    *testLog
+	log    *ribtest.Log
 }
 
 // serve runs a service for the peering. It waits for the speaker where that does not wait itself.
 func (c *cell) serve(p *peering, change func(*bgp.Config, *bgp.PeerConfig)) *service {
 	c.Helper()
-	s := &service{cell: c, log: new(testLog)}
+	s := &service{cell: c, log: new(ribtest.Log)}
 	log := slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	tables := rib.NewTables(rib.TablesOptions{Engine: engine(), RIB: rib.Options{LocalAS: p.ownAS, Log: log}})
 	tables.Start()
@@ -376,5 +358,3 @@ func (s *service) watch(routes []route) (end func() (lookups int)) {
 	s.Cleanup(func() { end() })
 	return end
 }
-
-func (l *testLog) contains(text string) bool { return strings.Contains(l.String(), text) }

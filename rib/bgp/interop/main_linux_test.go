@@ -15,11 +15,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/ribwarp/ribwarp/rib/internal/ribtest"
 )
 
 var update = flag.Bool("update", false, "write docs/interop.md anew")
@@ -37,7 +38,7 @@ var noNamespace error
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if os.Getenv(insideVariable) == "" {
-		code, err := inNamespaces()
+		code, err := ribtest.InNamespaces(syscall.CLONE_NEWNET|syscall.CLONE_NEWPID|syscall.CLONE_NEWNS, fmt.Sprintf("%s=%d", insideVariable, os.Getuid()))
 		if err == nil {
 			os.Exit(code)
 		}
@@ -47,32 +48,6 @@ func TestMain(m *testing.M) {
 	}
 	_ = flag.Set("test.parallel", strconv.Itoa(inParallel))
 	os.Exit(m.Run())
-}
-
-// inNamespaces runs this program once more, in namespaces of its own, and gives its exit status.
-func inNamespaces() (code int, err error) {
-	runtime.LockOSThread() // Pdeathsig is about the thread
-	self, err := os.Executable()
-	if err != nil {
-		return 0, err
-	}
-	c := exec.Command(self, os.Args[1:]...)
-	c.Env = append(os.Environ(), fmt.Sprintf("%s=%d", insideVariable, os.Getuid()))
-	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
-	c.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
-		Pdeathsig:  syscall.SIGKILL,
-	}
-	if os.Getuid() != 0 {
-		c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-		c.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
-		c.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
-	}
-	if err := c.Start(); err != nil {
-		return 0, fmt.Errorf("a network namespace of its own needs root, or users that may make one: %w", err)
-	}
-	_ = c.Wait() // the status says it
-	return c.ProcessState.ExitCode(), nil
 }
 
 // furnish gives the namespaces what speakers want: loopback addresses of both families, and a /run
@@ -113,12 +88,3 @@ func furnish() error {
 
 // isRoot tells whether the tests were started by root.
 func isRoot() bool { return os.Getenv(insideVariable) == "0" }
-
-// missing ends a test for which something is not there: it fails with CI=true, and skips otherwise.
-func missing(t *testing.T, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatalf(format, args...)
-	}
-	t.Skipf(format, args...)
-}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/ribwarp/ribwarp/fixtures"
 )
 
 // document is what the matrix is kept in.
@@ -20,7 +22,7 @@ func TestMatrix(t *testing.T) {
 		t.Skipf("%v", noNamespace)
 	}
 	if noNamespace != nil {
-		missing(t, "%v", noNamespace)
+		fixtures.Missing(t, "%v", noNamespace)
 	}
 	m := &matrix{versions: make(map[string]string), passed: make(map[string]bool)}
 	t.Run("cells", func(t *testing.T) { // returns when all of them have

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/ribwarp/ribwarp/fixtures"
 )
 
 // An implementation is a BGP speaker that is not ours.
@@ -43,10 +45,10 @@ var versionPattern = regexp.MustCompile(`\d+\.\d+(\.\d+)?`)
 func (i *implementation) installed(t *testing.T) string {
 	t.Helper()
 	if _, err := exec.LookPath(i.program); err != nil {
-		missing(t, "%s is not installed (Debian's package %s)", i.name, i.debian)
+		fixtures.Missing(t, "%s is not installed (Debian's package %s)", i.name, i.debian)
 	}
 	if i.root && !isRoot() {
-		missing(t, "%s needs root", i.name)
+		fixtures.Missing(t, "%s needs root", i.name)
 	}
 	out, err := exec.Command(i.program, i.version...).CombinedOutput()
 	if err != nil {
