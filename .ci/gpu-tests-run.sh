@@ -5,12 +5,14 @@
 #   run.sh sanitize [LOGS]    the short tests under compute-sanitizer, once with each of its tools
 #   run.sh bench [LOGS]       the figures of docs/benchmarks/gpu.txt, hash.txt and heap.txt, to files of LOGS, too
 #   run.sh heap [LOGS]        all three of them for shortest paths alone, in 4 minutes
+#   run.sh tune [LOGS]        lookups in trees of many strides, to tune-gpu.tsv, which models are fitted to, and the choice of
+#                             the model that is fitted to them beside 50 candidates, to tune-gpu.txt; some 8 minutes
 #
 # Real tables are looked for in RIBWARP_DATA, else in folder data beside this script.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 what=tests
-case ${1:-} in sanitize | bench | heap)
+case ${1:-} in sanitize | bench | heap | tune)
 	what=$1
 	shift
 	;;
@@ -59,6 +61,16 @@ bench_heap() {
 	figures cmd/ribwarp/internal/paths IGP
 }
 
+# bench_tune-gpu measures first, to a file of its own, and then fits models to that.
+bench_tune-gpu() {
+	local raw=$logs/tune-gpu.tsv models=$logs/models.json
+	rm -f "$models"
+	figures flavors/tune GPUStrides | grep -v -E '^(goos|goarch|pkg|cpu|PASS)' >"$raw"
+	machine
+	(cd "$here/flavors/tune" && TUNE_RAW=$raw TUNE_MODEL=$models ./tune.test -test.v -test.run ShippedModels)
+	TUNE_MODEL=$models figures flavors/tune GPUChoice
+}
+
 # bench NAME... writes the figures of files of docs/benchmarks.
 bench() {
 	for name in "$@"; do
@@ -105,6 +117,7 @@ case $what in
 tests) tests . plain ;;
 sanitize) tests . "${sanitizers[@]}" ;;
 bench) bench gpu hash heap ;;
+tune) bench tune-gpu ;;
 heap)
 	tests '^(kernels/heap|cmd/ribwarp/internal/paths)/' plain "${sanitizers[@]}"
 	bench heap

@@ -24,6 +24,8 @@ type Options struct {
 	Flavor   Flavor // default Pushed
 	Strides4 []int  // sum to 32; default DefaultStrides4 or DefaultGPUStrides4
 	Strides6 []int  // sum to 128; default DefaultStrides6 or DefaultGPUStrides6
+	// Choice, if not nil, may give large tables other strides while the engine works.
+	Choice *Choice
 }
 
 // check fills in what is not set for the processor, and gives the strides of both families.
@@ -55,14 +57,15 @@ func NewCPU(o Options) (lpm.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &cpuEngine{flavor: o.Flavor, st4: st4, st6: st6}, nil
+	return &cpuEngine{flavor: o.Flavor, own: [2]*Strides{st4, st6}, choice: o.Choice}, nil
 }
 
 // cpuEngine builds a tree a family.
 type cpuEngine struct {
-	flavor   Flavor
-	st4, st6 *Strides
-	closed   atomic.Bool
+	flavor Flavor
+	own    [2]*Strides // by family
+	choice *Choice     // may be nil
+	closed atomic.Bool
 }
 
 func (e *cpuEngine) Name() string { return "cpu" }
@@ -76,18 +79,18 @@ func (e *cpuEngine) Build(ctx context.Context, routes lpm.Routes) (lpm.Table, er
 	if err := e.check(ctx, routes); err != nil {
 		return nil, err
 	}
-	t4, err := treeOf(e.st4, e.flavor, SortMasks4(routes.V4))
+	t4, err := treeOf(e.choice.strides(e.own[0], len(routes.V4)), e.flavor, SortMasks4(routes.V4))
 	if err != nil {
 		return nil, fmt.Errorf("build IPv4 tree: %w", err)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	t6, err := NewTree(e.st6, e.flavor, routes.V6)
+	t6, err := NewTree(e.choice.strides(e.own[1], len(routes.V6)), e.flavor, routes.V6)
 	if err != nil {
 		return nil, fmt.Errorf("build IPv6 tree: %w", err)
 	}
-	return &cpuTable{engine: e, t4: t4, t6: t6}, nil
+	return newLine(e).table(trees{t4, t6}), nil
 }
 
 func (e *cpuEngine) Update(ctx context.Context, prev lpm.Table, changes lpm.Routes) (lpm.Table, error) {
@@ -98,22 +101,7 @@ func (e *cpuEngine) Update(ctx context.Context, prev lpm.Table, changes lpm.Rout
 	if !ok || p.engine != e {
 		return nil, lpm.ErrForeignTable
 	}
-	if p.closed.Load() {
-		return nil, lpm.ErrClosed
-	}
-	next := &cpuTable{engine: e, t4: p.t4, t6: p.t6}
-	var err error
-	if len(changes.V4) > 0 {
-		if next.t4, err = p.t4.Edit(widen(changes.V4)); err != nil {
-			return nil, fmt.Errorf("update IPv4 tree: %w", err)
-		}
-	}
-	if len(changes.V6) > 0 {
-		if next.t6, err = p.t6.Edit(changes.V6); err != nil {
-			return nil, fmt.Errorf("update IPv6 tree: %w", err)
-		}
-	}
-	return next, nil
+	return p.line.update(p, changes)
 }
 
 // check is what Build and Update ask of their arguments.
@@ -139,10 +127,15 @@ func widen(v4 []lpm.Route4) []lpm.Route6 {
 // key4 gives an IPv4 address as a key.
 func key4(a uint32) Key { return Key{Hi: uint64(a) << 32} }
 
-// cpuTable is a tree a family. Closing only marks it: its memory goes with its last user.
+// trees are a tree a family: IPv4, IPv6.
+type trees [2]*Tree
+
+// cpuTable is trees, which a Choice may replace by others of the same masks. Closing only marks it: its
+// memory goes with its last user.
 type cpuTable struct {
 	engine *cpuEngine
-	t4, t6 *Tree
+	line   *line
+	trees  atomic.Pointer[trees]
 	closed atomic.Bool
 }
 
@@ -150,7 +143,7 @@ func (t *cpuTable) Lookup4(dst []lpm.Handle, addrs []uint32) error {
 	if t.closed.Load() {
 		return lpm.ErrClosed
 	}
-	t.t4.Match4(dst, addrs)
+	t.trees.Load()[0].Match4(dst, addrs)
 	return nil
 }
 
@@ -158,7 +151,7 @@ func (t *cpuTable) Lookup6(dst []lpm.Handle, addrs []lpm.Addr6) error {
 	if t.closed.Load() {
 		return lpm.ErrClosed
 	}
-	t.t6.Match(dst, addrs)
+	t.trees.Load()[1].Match(dst, addrs)
 	return nil
 }
 
@@ -169,9 +162,9 @@ func (t *cpuTable) tree(p netip.Prefix) (*Tree, Key) {
 	case t.closed.Load() || !p.IsValid():
 		return nil, Key{}
 	case p.Addr().Is4():
-		return t.t4, key4(lpm.Addr4(p.Addr()))
+		return t.trees.Load()[0], key4(lpm.Addr4(p.Addr()))
 	}
-	return t.t6, lpm.Addr16(p.Addr())
+	return t.trees.Load()[1], lpm.Addr16(p.Addr())
 }
 
 func (t *cpuTable) Find(p netip.Prefix) lpm.Handle {
@@ -203,11 +196,8 @@ func (t *cpuTable) Info() lpm.Info {
 	if t.closed.Load() {
 		return in
 	}
-	for _, f := range []struct {
-		family string
-		tree   *Tree
-	}{{"ipv4", t.t4}, {"ipv6", t.t6}} {
-		fi := lpm.FamilyInfo{Family: f.family, Prefixes: f.tree.Len(), Strides: f.tree.strides.List(), Levels: f.tree.Info()}
+	for f, tree := range t.trees.Load() {
+		fi := lpm.FamilyInfo{Family: []string{"ipv4", "ipv6"}[f], Prefixes: tree.Len(), Strides: tree.strides.List(), Levels: tree.Info()}
 		for _, l := range fi.Levels {
 			fi.Bytes += l.Bytes
 		}
@@ -218,5 +208,6 @@ func (t *cpuTable) Info() lpm.Info {
 
 func (t *cpuTable) Close() error {
 	t.closed.Store(true)
+	t.line.closed(t)
 	return nil
 }

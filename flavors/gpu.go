@@ -64,7 +64,7 @@ func NewGPU(o Options, devices ...*device.Device) (lpm.Engine, error) {
 	if len(devices) == 0 {
 		return nil, errors.New("an engine on GPUs needs at least one device")
 	}
-	e := &gpuEngine{flavor: o.Flavor, shape4: tree.NewShape(st4.list), shape6: tree.NewShape(st6.list)}
+	e := &gpuEngine{flavor: o.Flavor, own: [2]*Strides{st4, st6}, choice: o.Choice}
 	for _, d := range devices {
 		e.gpus = append(e.gpus, &gpu{dev: d})
 	}
@@ -74,12 +74,13 @@ func NewGPU(o Options, devices ...*device.Device) (lpm.Engine, error) {
 
 // gpuEngine builds a tree a family on every device.
 type gpuEngine struct {
-	flavor         Flavor
-	shape4, shape6 *tree.Shape
-	gpus           []*gpu
-	next           atomic.Uint32 // which device the next small batch goes to
-	closed         atomic.Bool
-	users          atomic.Int64 // 1 for being open, 1 a table
+	flavor Flavor
+	own    [2]*Strides // by family
+	choice *Choice     // may be nil
+	gpus   []*gpu
+	next   atomic.Uint32 // which device the next small batch goes to
+	closed atomic.Bool
+	users  atomic.Int64 // 1 for being open, 1 a table
 }
 
 // gpu is a device and what its lookups and builds need besides the table.
@@ -226,18 +227,30 @@ func (e *gpuEngine) build(q *device.Queue, g *gpu, prev gpuTrees, changes lpm.Ro
 			g.routes.free(q) // memory may be what it lacked
 		}
 	}()
-	trees.t4, err = buildTree(q, e.shape4, e.kind(), prev.t4, &g.routes.v4, len(changes.V4),
+	trees.t4, err = buildTree(q, e.shape(0, prev.t4, len(changes.V4)), e.kind(), prev.t4, &g.routes.v4, len(changes.V4),
 		func() tree.Columns { return columns4(q, changes.V4) }, func() edits { return edits4(changes.V4) })
 	if err != nil {
 		return gpuTrees{}, fmt.Errorf("build IPv4 tree: %w", err)
 	}
-	trees.t6, err = buildTree(q, e.shape6, e.kind(), prev.t6, &g.routes.v6, len(changes.V6),
+	trees.t6, err = buildTree(q, e.shape(1, prev.t6, len(changes.V6)), e.kind(), prev.t6, &g.routes.v6, len(changes.V6),
 		func() tree.Columns { return columns6(q, changes.V6) }, func() edits { return edits6(changes.V6) })
 	if err != nil {
 		trees.release(q)
 		return gpuTrees{}, fmt.Errorf("build IPv6 tree: %w", err)
 	}
 	return trees, nil
+}
+
+// shape gives the strides of a family's next tree, which follows prev or is one of n routes.
+func (e *gpuEngine) shape(family int, prev *gpuTree, n int) *tree.Shape {
+	if prev != nil {
+		n = prev.Sorted.N
+	}
+	st := e.choice.strides(e.own[family], n)
+	if prev != nil && slices.Equal(prev.Shape.Strides, st.list) {
+		return prev.Shape
+	}
+	return tree.NewShape(st.list)
 }
 
 // buildTree builds the tree of one family. all brings the routes to the device, as they are: the build's own
@@ -250,7 +263,7 @@ func buildTree(q *device.Queue, shape *tree.Shape, kind tree.Kind, prev *gpuTree
 	switch {
 	case prev == nil:
 		in = all()
-	case changes == 0:
+	case changes == 0 && prev.Shape == shape:
 		prev.users.Add(1)
 		return prev, nil
 	default:

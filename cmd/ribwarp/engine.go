@@ -17,6 +17,7 @@ import (
 
 	"github.com/ribwarp/ribwarp/fixtures"
 	"github.com/ribwarp/ribwarp/flavors"
+	"github.com/ribwarp/ribwarp/kernels/device"
 	"github.com/ribwarp/ribwarp/kernels/hash/linear"
 	"github.com/ribwarp/ribwarp/kernels/hash/slab"
 	"github.com/ribwarp/ribwarp/lpm"
@@ -47,6 +48,9 @@ type gpuInfo struct {
 type gpuSupport struct {
 	list func() ([]gpuInfo, error)
 	open func(o flavors.Options, indexes []int) (lpm.Engine, error)
+	// describe says what a GPU is, device opens one to build and search trees on alone.
+	describe func(index int) (device.Description, error)
+	device   func(index int) (*device.Device, error)
 }
 
 // cuda is nil in a build without the tag.
@@ -115,8 +119,16 @@ func (o *engineOptions) indexes() ([]int, error) {
 	return indexes, nil
 }
 
+// choices are what the strides of an engine's parts can be chosen by while it works.
+type choices struct{ cpu, gpu flavors.Choice }
+
 // new makes the engine. In a build without CUDA it may not return: see handOver.
 func (o *engineOptions) new(ctx context.Context, a *app) (lpm.Engine, error) {
+	return o.newTunable(ctx, a, nil)
+}
+
+// newTunable is new for an engine whose strides go by c; nil: they stay.
+func (o *engineOptions) newTunable(ctx context.Context, a *app, c *choices) (lpm.Engine, error) {
 	if o.engine != engineAuto && o.engine != engineCPU && o.engine != engineCUDA {
 		return nil, usagef("--engine %q: use %s, %s or %s", o.engine, engineAuto, engineCPU, engineCUDA)
 	}
@@ -131,6 +143,10 @@ func (o *engineOptions) new(ctx context.Context, a *app) (lpm.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	onGPU := options
+	if c != nil {
+		options.Choice, onGPU.Choice = &c.cpu, &c.gpu
+	}
 	base, err := o.processor(options)
 	if err != nil {
 		return nil, fmt.Errorf("engine %s: %w", engineCPU, err)
@@ -138,7 +154,7 @@ func (o *engineOptions) new(ctx context.Context, a *app) (lpm.Engine, error) {
 	if o.engine == engineCPU {
 		return base, nil
 	}
-	gpu, used, err := o.openGPUs(ctx, a, options, indexes)
+	gpu, used, err := o.openGPUs(ctx, a, onGPU, indexes)
 	switch {
 	case err == nil:
 	case o.engine == engineCUDA:

@@ -30,6 +30,14 @@ func init() {
 			}
 			return all, nil
 		},
-		open: func(o flavors.Options, indexes []int) (lpm.Engine, error) { return flavors.NewCUDA(o, indexes...) },
+		open:     func(o flavors.Options, indexes []int) (lpm.Engine, error) { return flavors.NewCUDA(o, indexes...) },
+		describe: device.DescribeCUDA,
+		device: func(index int) (*device.Device, error) {
+			driver, err := device.OpenCUDA(index)
+			if err != nil {
+				return nil, err
+			}
+			return device.Open(driver, flavors.GPUModules()...)
+		},
 	}
 }

@@ -57,6 +57,10 @@ func withGPUs(t *testing.T, n int, faults *sim.Faults) (opened *[][]int) {
 			*opened = append(*opened, indexes)
 			return closing{e, &closed}, err
 		},
+		describe: func(i int) (device.Description, error) { return sim.New(i, nil).Describe(), nil },
+		device: func(i int) (*device.Device, error) {
+			return device.Open(sim.New(i, faults), flavors.GPUModules()...)
+		},
 	}
 	return opened
 }

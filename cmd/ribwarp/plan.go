@@ -12,6 +12,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/ribwarp/ribwarp/flavors/tune"
 	"github.com/ribwarp/ribwarp/rib"
 	"github.com/ribwarp/ribwarp/rib/bgp"
 	"github.com/ribwarp/ribwarp/rib/bgpls"
@@ -33,6 +34,7 @@ type plan struct {
 	snapshot snapshotSection
 	igp      igpPlan
 	files    []routeFile
+	models   tune.Models // that the tuner predicts by; none where it does not run
 }
 
 // A routeFile is a file whose routes go into a table.
@@ -54,6 +56,10 @@ func (o *serveOptions) plan(vrps *rpki.Store) (*plan, error) {
 	if err := o.planAdmission(); err != nil {
 		return nil, err
 	}
+	var err error
+	if p.models, err = o.planTuner(); err != nil {
+		return nil, err
+	}
 	for _, path := range o.ribs {
 		p.files = append(p.files, routeFile{rib.DefaultTable, path})
 	}
@@ -71,7 +77,6 @@ func (o *serveOptions) plan(vrps *rpki.Store) (*plan, error) {
 		return nil, err
 	}
 	linked := slices.ContainsFunc(p.bgp.Peers, func(c bgp.PeerConfig) bool { return c.LinkState })
-	var err error
 	if p.igp, err = planIGP(section, linked); err != nil {
 		return nil, o.inConfig(err)
 	}

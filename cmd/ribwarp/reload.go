@@ -287,6 +287,7 @@ func (p *plan) fixedChanges(next *plan) (keys []string) {
 		{"snapshot", p.snapshot != next.snapshot},
 		{"max-bulk, max-bulk-per-client, max-wait, max-connections, max-connections-per-address or trusted-proxy", !reflect.DeepEqual(p.admission, next.admission)},
 		{"drain-delay or drain-timeout", p.drainDelay != next.drainDelay || p.drainTimeout != next.drainTimeout},
+		{"tune-interval, tune-budget or tune-model", p.tuner != next.tuner},
 	} {
 		if x.differs {
 			keys = append(keys, x.key)

@@ -130,7 +130,7 @@ Exit codes: 0 done, 1 failed, 2 called wrongly; rib diff has those of diff(1).`,
 	pf.StringVar(&a.logFormat, "log-format", "text", "log as text or json")
 	root.AddCommand(
 		a.serveCommand(), a.demoCommand(), a.lookupCommand(), a.batchCommand(), a.ribCommand(),
-		a.igpCommand(), a.genCommand(), a.benchCommand(), a.devicesCommand(), a.versionCommand(),
+		a.igpCommand(), a.genCommand(), a.benchCommand(), a.tuneCommand(), a.devicesCommand(), a.versionCommand(),
 	)
 	markRuns(root)
 	return root

@@ -27,6 +27,7 @@ type serveOptions struct {
 	holdTime      time.Duration
 	readyTimeout  time.Duration
 	maxTables     int
+	tuner         tunerOptions
 	past          api.Past
 	admission     api.Admission
 	proxies       []string // api.Admission's TrustedProxies as text
@@ -60,6 +61,9 @@ func (o *serveOptions) flags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.drainDelay, "drain-delay", time.Second, "when told to end, say so in /readyz and serve on for this time, so that load balancers see it")
 	fs.DurationVar(&o.drainTimeout, "drain-timeout", 10*time.Second, "then cut off requests that are not done after this time")
 	fs.IntVar(&o.maxTables, "max-tables", defaultMaxTables, "the most tables, those of VRFs seen over BMP among them")
+	fs.DurationVar(&o.tuner.interval, "tune-interval", 10*time.Minute, "look this often whether other strides are faster for what is in the tables; 0 never does")
+	fs.StringVar(&o.tuner.budget, "tune-budget", "", "the most `BYTES` of a tree with such strides, such as 32MiB; 0 is any number (default "+formatBudget(defaultBudget(engineCPU))+", on a GPU "+formatBudget(defaultBudget(engineCUDA))+")")
+	fs.StringVar(&o.tuner.model, "tune-model", "", "read models from this `FILE`, which ribwarp tune --measure wrote")
 }
 
 const defaultMaxTables = 64

@@ -66,7 +66,8 @@ func (a *app) startService(ctx context.Context, o *serveOptions) (_ *service, er
 	if err != nil {
 		return nil, err
 	}
-	if s.engine, err = o.new(ctx, a); err != nil {
+	var tunable choices
+	if s.engine, err = o.newTunable(ctx, a, &tunable); err != nil {
 		return nil, err
 	}
 	// All goes on while requests are finished: what is told to end is wait.
@@ -110,6 +111,9 @@ func (a *app) startService(ctx context.Context, o *serveOptions) (_ *service, er
 	if err := s.startSessions(); err != nil {
 		_ = s.server.Close()
 		return nil, err
+	}
+	if t := newTuner(o, p.tunedEngines(s.engine, &tunable), s.tables, a.log); t != nil {
+		s.running.Go(func() { t.run(s.ctx) })
 	}
 	return s, nil
 }

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// setInConfig sets string keys of a table of a configuration file, which is made if it is not there. All else in
+// it stays as it is, comments and order too.
+func setInConfig(path, table string, keys map[string]string) error {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target // a link stays one
+	}
+	mode := os.FileMode(0o644)
+	before, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("config: %w", err)
+	default:
+		if info, err := os.Stat(path); err == nil {
+			mode = info.Mode().Perm()
+		}
+	}
+	after, err := setKeys(string(before), table, keys)
+	if err != nil {
+		return fmt.Errorf("config %s: %w", path, err)
+	}
+	partial := path + ".partial"
+	if err := os.WriteFile(partial, []byte(after), mode); err != nil {
+		return fmt.Errorf("config: %w", err)
+	}
+	if err := os.Rename(partial, path); err != nil {
+		return fmt.Errorf("config: %w", err)
+	}
+	return nil
+}
+
+var (
+	tomlHeader = regexp.MustCompile(`^\s*\[\s*([^\[\]]+?)\s*\]\s*(#.*)?\r?\n?$`)
+	tomlArray  = regexp.MustCompile(`^\s*\[\[`)
+	tomlString = regexp.MustCompile(`^(\s*"?([A-Za-z0-9_-]+)"?\s*=\s*)("[^"\\]*"|'[^']*')(\s*(?:#.*)?\r?\n?)$`)
+)
+
+// setKeys changes the text of a TOML file. The lines of the keys get other values, or lines come behind the
+// table's header, which comes to the end if it is not there. The text is then read once more: what is written in a
+// way that this does not know, such as a table within braces, is an error and stays as it is.
+func setKeys(text, table string, keys map[string]string) (string, error) {
+	var was map[string]any
+	if _, err := toml.Decode(text, &was); err != nil {
+		return "", err
+	}
+	lines := strings.SplitAfter(text, "\n")
+	end := "\n"
+	if strings.Contains(text, "\r\n") {
+		end = "\r\n"
+	}
+	left := maps.Clone(keys)
+	header, inside := -1, false
+	for i, line := range lines {
+		if m := tomlHeader.FindStringSubmatch(line); m != nil {
+			if inside = strings.Trim(m[1], `"' `) == table; inside {
+				header = i
+			}
+			continue
+		}
+		if tomlArray.MatchString(line) {
+			inside = false
+		}
+		if m := tomlString.FindStringSubmatch(line); m != nil && inside {
+			if value, ok := left[m[2]]; ok {
+				lines[i] = m[1] + `"` + value + `"` + m[4]
+				delete(left, m[2])
+			}
+		}
+	}
+	added := ""
+	for _, key := range sortedKeys(left) {
+		added += fmt.Sprintf("%s = %q%s", key, left[key], end)
+	}
+	switch {
+	case added == "":
+	case header >= 0:
+		if !strings.HasSuffix(lines[header], "\n") {
+			lines[header] += end
+		}
+		lines[header] += added
+	default:
+		last := len(lines) - 1
+		if lines[last] != "" {
+			lines[last] += end
+		}
+		if text != "" {
+			lines[last] += end
+		}
+		lines[last] += "[" + table + "]" + end + added
+	}
+	after := strings.Join(lines, "")
+	var is map[string]any
+	if _, err := toml.Decode(after, &is); err != nil || !onlyChanged(was, is, table, keys) {
+		return "", fmt.Errorf("cannot change [%s] without changing more: write %s there by hand", table, strings.TrimSpace(strings.ReplaceAll(added, end, "; ")))
+	}
+	return after, nil
+}
+
+// onlyChanged tells whether two files differ by nothing but the given keys of a table.
+func onlyChanged(was, is map[string]any, table string, keys map[string]string) bool {
+	want := maps.Clone(was)
+	if want == nil {
+		want = map[string]any{}
+	}
+	inside, _ := want[table].(map[string]any)
+	inside = maps.Clone(inside)
+	if inside == nil {
+		inside = map[string]any{}
+	}
+	for key, value := range keys {
+		inside[key] = value
+	}
+	want[table] = inside
+	return reflect.DeepEqual(want, is)
+}
