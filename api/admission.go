@@ -112,7 +112,7 @@ func (a *API) bulk(handle gin.HandlerFunc) gin.HandlerFunc {
 func (a *API) bulkIfAsked(handle gin.HandlerFunc) gin.HandlerFunc {
 	heavy := a.bulk(handle)
 	return func(c *gin.Context) {
-		if strings.Contains(c.Request.URL.RawQuery, "include") {
+		if c.Request.URL.RawQuery != "" && c.Request.URL.Query().Has("include") { // also where it is escaped
 			heavy(c)
 			return
 		}

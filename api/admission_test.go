@@ -233,11 +233,13 @@ func TestAClientHasItsShareOfBulkRequests(t *testing.T) {
 			t.Errorf("%s: %v, %v", path, resp, err)
 		}
 	}
-	if resp, _ := http.Get(srv.URL + "/api/v1/routes/10.1.2.0/24?include=more-specifics"); resp.StatusCode != http.StatusTooManyRequests {
-		t.Errorf("more-specifics: %d", resp.StatusCode)
+	for _, query := range []string{"include=more-specifics", "%69nclude=more-specifics"} {
+		if resp, _ := http.Get(srv.URL + "/api/v1/routes/10.1.2.0/24?" + query); resp.StatusCode != http.StatusTooManyRequests {
+			t.Errorf("%s: %d", query, resp.StatusCode)
+		}
 	}
 	metrics := w.get("/metrics").Body.String()
-	for _, want := range []string{`ribwarp_http_refused_total{reason="client"} 2`, `ribwarp_http_refused_total{reason="full"} 0`, `ribwarp_http_bulk_requests{state="waiting"} 2`} {
+	for _, want := range []string{`ribwarp_http_refused_total{reason="client"} 3`, `ribwarp_http_refused_total{reason="full"} 0`, `ribwarp_http_bulk_requests{state="waiting"} 2`} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("no %s in the metrics", want)
 		}
@@ -460,6 +462,9 @@ func TestDrain(t *testing.T) {
 		t.Errorf("a lookup in a drain: %v", r)
 	}
 	wantProblem(t, w.get("/readyz"), http.StatusServiceUnavailable, "shutting down")
+	if !strings.Contains(w.get("/metrics").Body.String(), "\nribwarp_ready 0\n") {
+		t.Error("ribwarp_ready says otherwise than /readyz")
+	}
 	if rec := w.get("/healthz"); rec.Code != http.StatusOK {
 		t.Errorf("healthz: %d", rec.Code)
 	}

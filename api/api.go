@@ -90,7 +90,7 @@ func New(d Deps) *API {
 	if d.Tables != nil {
 		a.main = a.newView(d.Tables.All()[0])
 	} else {
-		a.main = &view{name: rib.DefaultTable, generations: d.Generations, peers: d.Peers, ready: d.Ready, paths: d.Paths, stats: d.PublisherStats, past: held{most: d.Past.Most, time: pastTime}}
+		a.main = &view{name: rib.DefaultTable, generations: d.Generations, peers: d.Peers, ready: d.Ready, paths: d.Paths, stats: d.PublisherStats, past: held{most: d.Past.Most, time: d.Past.time()}}
 	}
 	if a.main.generations == nil {
 		a.main.generations = new(lpm.Published[rib.Route])

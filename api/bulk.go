@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -66,6 +67,13 @@ func (b *bulk[K]) serve(c *gin.Context) {
 		b.api.refuse(c, http.StatusNotAcceptable, "Accept is %q: what is sent as %s is answered as %s", cut(strings.Join(h["Accept"], ", "), 64), mediaType, strings.Join(names, " or "))
 		return
 	}
+	known := lookupParameters
+	if in == formCSV {
+		known = append(slices.Clip(known), columnParameter)
+	}
+	if !b.api.hasOnly(c, known...) {
+		return
+	}
 	v := b.api.asked(c)
 	if v == nil {
 		return
@@ -108,19 +116,9 @@ func (b *bulk[K]) json(c *gin.Context, v *view) {
 	a := b.api
 	pooled := a.bodies.Get().(*[]byte)
 	defer a.bodies.Put(pooled)
-	body, ok := a.readBody(c, (*pooled)[:0], b.words.many)
+	body, name, ok := a.readQuestions(c, b.words, (*pooled)[:0])
 	*pooled = body[:0]
 	if !ok {
-		return
-	}
-	limit := a.deps.Limits.MaxIPsJSON
-	name, err := b.words.walk(body, limit, func([]byte) error { return nil })
-	switch {
-	case errors.Is(err, errTooMany):
-		a.refuse(c, http.StatusRequestEntityTooLarge, "more than %d %s: send them as a stream of lines (application/x-ndjson or text/plain), which has no limit", limit, b.words.many)
-		return
-	case err != nil:
-		a.refuse(c, http.StatusBadRequest, "%v", err)
 		return
 	}
 	if v = a.namedToo(c, v, name); v == nil {
@@ -145,7 +143,7 @@ func (b *bulk[K]) json(c *gin.Context, v *view) {
 	out.buf = append(out.buf, `{"generation":`...)
 	out.buf = appendInt(out.buf, g.Number)
 	out.buf = append(out.buf, `,"results":[`...)
-	_, err = b.words.walk(body, limit, func(text []byte) error {
+	_, err := b.words.walk(body, a.deps.Limits.MaxIPsJSON, func(text []byte) error {
 		all.add(text, 0)
 		if all.full() {
 			return all.answer()
@@ -167,6 +165,26 @@ func (b *bulk[K]) json(c *gin.Context, v *view) {
 	if err := out.flush(); err != nil {
 		a.cannotGoOn(c, g, err)
 	}
+}
+
+// readQuestions reads a JSON body into buf and checks it whole. It gives the table that the body names, "" for
+// none. Where something is wrong it answers the request.
+func (a *API) readQuestions(c *gin.Context, w *words, buf []byte) (body []byte, table string, ok bool) {
+	body, ok = a.readBody(c, buf, w.many)
+	if !ok {
+		return body, "", false
+	}
+	limit := a.deps.Limits.MaxIPsJSON
+	table, err := w.walk(body, limit, func([]byte) error { return nil })
+	switch {
+	case errors.Is(err, errTooMany):
+		a.refuse(c, http.StatusRequestEntityTooLarge, "more than %d %s: send them as a stream of lines (application/x-ndjson or text/plain), which has no limit", limit, w.many)
+	case err != nil:
+		a.refuse(c, http.StatusBadRequest, "%v", err)
+	default:
+		return body, table, true
+	}
+	return body, "", false
 }
 
 // readBody reads the whole body into buf, and answers the request if it cannot. The deadline is

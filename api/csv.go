@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// columnParameter names the column of CSV or Arrow that the questions are in.
+// columnParameter names the column of CSV that the questions are in.
 const columnParameter = "column"
 
 // maxShownColumn is how much of the name of a column is repeated.

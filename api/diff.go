@@ -21,6 +21,7 @@ type diffQuery struct {
 	from, to uint64       // generations; 0 of to is the newest
 	behind   netip.Prefix // invalid: from the beginning
 	same     func(a, b rib.Route) bool
+	live     bool // the answer hangs on what is now, beside its generations
 }
 
 // parseIgnore says which routes are the same: from any peer with ignore=peer.
@@ -102,25 +103,36 @@ func (a *API) parseDiffQuery(raw string) (diffQuery, error) {
 	if q.from == 0 {
 		return q, errNoFrom
 	}
-	q.filter = filter.done()
+	q.filter, q.live = filter.done(), filter.live
 	return q, nil
 }
 
 var errNoFrom = errors.New("from is missing: it is the number of a generation that is held, see /api/v1/generations")
 
 // acquireTwo gives two generations, which the caller must release. The header names the second. Where
-// one is gone it answers the request and gives nil.
+// one is gone, or they are not those of If-Match, it answers the request and gives nil.
 func (a *API) acquireTwo(c *gin.Context, v *view, from, to uint64) (*rib.Generation, *rib.Generation) {
-	old := a.acquireNumber(c, v, from)
+	old := a.acquireMatching(c, v, from, "")
 	if old == nil {
 		return nil, nil
 	}
-	g := a.acquireNumber(c, v, to)
+	g := a.acquireMatching(c, v, to, "")
 	if g == nil {
 		old.Release()
 		return nil, nil
 	}
+	if wanted, tag := ifMatch(c), entityTagOfTwo(old, g); wanted != "" && !matchesTag(wanted, tag) {
+		a.refuse(c, http.StatusPreconditionFailed, "generations %d and %d are not those of If-Match, their ETag is %s: the service was started anew, or the table; begin anew", old.Number, g.Number, tag)
+		old.Release()
+		g.Release()
+		return nil, nil
+	}
 	return old, g
+}
+
+// entityTagOfTwo is entityTag for what hangs on two generations.
+func entityTagOfTwo(from, to *rib.Generation) string {
+	return strings.TrimSuffix(entityTag(from), `"`) + "." + strings.TrimPrefix(entityTag(to), `"`)
 }
 
 // diff answers GET /api/v1/diff: the prefixes whose route differs between two generations, in order,
@@ -141,7 +153,9 @@ func (a *API) diff(c *gin.Context) {
 	}
 	defer from.Release()
 	defer to.Release()
-	if unchanged(c, []string{entityTag(from)[:len(entityTag(from))-1] + "." + entityTag(to)[1:]}) {
+	if tag := []string{entityTagOfTwo(from, to)}; q.live {
+		c.Writer.Header()["Etag"] = tag
+	} else if unchanged(c, tag) {
 		return
 	}
 	if c.Request.Method == http.MethodHead {

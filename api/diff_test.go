@@ -258,7 +258,7 @@ func TestDiffRefusesBadRequests(t *testing.T) {
 	post("from=7", "text/plain", "", 410, "generation 7 is gone")
 	post("from=1", "text/csv", "", 415, "application/json, application/x-ndjson, text/plain")
 	post("from=1", "application/json", `{"ips":"10.0.0.1"}`, 400, "no array of addresses")
-	post("from=1", "application/json", `{"table":"default","ips":[]}`, 400, "name it in the URL")
+	post("from=1", "application/json", `{"table":"blue","ips":[]}`, 404, "there is no table")
 	wantProblem(t, brokenWorld(t).do(http.MethodPost, "/api/v1/diff?from=1", "text/plain", "10.0.0.1"), http.StatusInternalServerError, "device lost")
 	wantJSON(t, w.do(http.MethodPost, "/api/v1/diff?from=1", "text/plain", "").Body.String(), `{"end":true,"addresses":0,"changes":0}`)
 }

@@ -56,6 +56,17 @@ func (a *API) diffLookup(c *gin.Context) {
 		a.refuse(c, http.StatusUnsupportedMediaType, "Content-Type is %q: it must be one of %s, as for POST /api/v1/lookup", cut(c.Request.Header.Get("Content-Type"), 64), taken)
 		return
 	}
+	var body []byte
+	if question == nil { // it may name the table, whose generations these are
+		var name string
+		var ok bool
+		if body, name, ok = a.readQuestions(c, &addressWords, nil); !ok {
+			return
+		}
+		if v = a.namedToo(c, v, name); v == nil {
+			return
+		}
+	}
 	from, to := a.acquireTwo(c, v, pair.from, pair.to)
 	if from == nil {
 		return
@@ -68,7 +79,7 @@ func (a *API) diffLookup(c *gin.Context) {
 		v.held.hold(to)
 	})
 	if question == nil {
-		d.json(a, c)
+		d.json(a, c, body)
 		return
 	}
 	d.stream(a, c, question)
@@ -103,27 +114,10 @@ func parseDiffPair(raw string) (diffQuery, error) {
 	return q, nil
 }
 
-// json answers {"ips":[...]}.
-func (d *diffLookup) json(a *API, c *gin.Context) {
-	body, ok := a.readBody(c, nil, addressWords.many)
-	if !ok {
-		return
-	}
-	limit := a.deps.Limits.MaxIPsJSON
-	name, err := addressWords.walk(body, limit, func([]byte) error { return nil })
-	switch {
-	case errors.Is(err, errTooMany):
-		a.refuse(c, http.StatusRequestEntityTooLarge, "more than %d %s: send them as a stream of lines (application/x-ndjson or text/plain), which has no limit", limit, addressWords.many)
-		return
-	case err != nil:
-		a.refuse(c, http.StatusBadRequest, "%v", err)
-		return
-	case name != "":
-		a.refuse(c, http.StatusBadRequest, "the body names table %q: generations are those of one table, name it in the URL", cut(name, maxShownName))
-		return
-	}
+// json answers {"ips":[...]}, which was checked.
+func (d *diffLookup) json(a *API, c *gin.Context, body []byte) {
 	number := 0
-	_, err = addressWords.walk(body, limit, func(text []byte) error {
+	_, err := addressWords.walk(body, a.deps.Limits.MaxIPsJSON, func(text []byte) error {
 		number++
 		return d.add(text, number, nil)
 	})

@@ -33,7 +33,7 @@ type exitsQuestion struct {
 
 // exits answers POST /api/v1/exits: which exit each of many routers takes to each of many addresses.
 func (a *API) exits(c *gin.Context) {
-	if !a.hasIGP(c) {
+	if !a.hasIGP(c) || !a.hasOnly(c, tableParameter, generationParameter) {
 		return
 	}
 	q, ok := a.exitsQuestion(c)

@@ -27,6 +27,7 @@ const (
 type routeFilter struct {
 	rib.Filter
 	family string // "" for both
+	live   bool   // which routes hold hangs on what is now, beside their generation
 	// What the rest of the table is not looked at for: one of them, the narrowest.
 	spans []rib.Span
 	rank  int
@@ -187,6 +188,7 @@ func (f *routeFilter) addRPKI(v string, vrps func() VRPs) error {
 	if now == nil {
 		return errors.New("no source of VRPs is configured, so that no route has a state")
 	}
+	f.live = true
 	f.Others = append(f.Others, func(r rib.Route) bool { return rpkiState(now, r) == v })
 	return nil
 }

@@ -114,7 +114,7 @@ func TestFromARouter(t *testing.T) {
 		if got := hopOf(t, w.get("/api/v1/routes/"+c.prefix+"?include=paths"+query).Body.String()); got != c.want {
 			t.Errorf("%s from %q: %s, want %s", c.prefix, c.from, got, c.want)
 		}
-		if got := hopOf(t, w.do(http.MethodPost, "/api/v1/routes?x=1"+query, "text/plain", c.prefix+"\n").Body.String()); got != c.want {
+		if got := hopOf(t, w.do(http.MethodPost, "/api/v1/routes?table=default"+query, "text/plain", c.prefix+"\n").Body.String()); got != c.want {
 			t.Errorf("%s from %q in bulk: %s, want %s", c.prefix, c.from, got, c.want)
 		}
 	}

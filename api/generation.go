@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -45,13 +46,17 @@ func entityTag(g *rib.Generation) string {
 
 // unchanged sets the header ETag of an answer that hangs on its generation alone. It is true where the
 // client has that answer: then it was told so.
-func (v *view) unchanged(c *gin.Context, g *rib.Generation) bool {
+func (v *view) unchanged(c *gin.Context, g *rib.Generation) bool { return unchanged(c, v.tag(c, g)) }
+
+// tag sets the header ETag, and gives it.
+func (v *view) tag(c *gin.Context, g *rib.Generation) []string {
 	h := v.header.Load()
 	if h == nil || h.number != g.Number || h.tag == nil || !h.created.Equal(g.Created) {
 		h = &generationHeader{g.Number, g.Created, []string{strconv.FormatUint(g.Number, 10)}, []string{entityTag(g)}}
 		v.header.Store(h)
 	}
-	return unchanged(c, h.tag)
+	c.Writer.Header()["Etag"] = h.tag
+	return h.tag
 }
 
 // unchanged is the same for any tag.
@@ -107,6 +112,14 @@ func parseNumber(name, text string) (uint64, error) {
 
 // acquireNumber is acquire for a generation that was named in another way; 0 is no number.
 func (a *API) acquireNumber(c *gin.Context, v *view, number uint64) *rib.Generation {
+	return a.acquireMatching(c, v, number, ifMatch(c))
+}
+
+// ifMatch gives the header If-Match, "" for none.
+func ifMatch(c *gin.Context) string { return strings.Join(c.Request.Header["If-Match"], ",") }
+
+// acquireMatching is acquireNumber for a generation that also has to be one of these entity tags, "" for any.
+func (a *API) acquireMatching(c *gin.Context, v *view, number uint64, wanted string) *rib.Generation {
 	g := v.generations.Acquire()
 	if g == nil {
 		a.fail(c, problem{
@@ -116,7 +129,6 @@ func (a *API) acquireNumber(c *gin.Context, v *view, number uint64) *rib.Generat
 		})
 		return nil
 	}
-	wanted := strings.Join(c.Request.Header["If-Match"], ",")
 	if number == 0 && wanted == "" || number == 0 && matchesTag(wanted, entityTag(g)) {
 		v.nameGeneration(c, g.Number)
 		return g
@@ -208,18 +220,23 @@ func (v *view) thereAre() []generationAnswer {
 			HeldUntil: until, Source: g.Source, Routes: families{g.V4, g.V6},
 		})
 	}
-	slices.SortFunc(all, func(a, b generationAnswer) int { return b.Created.Compare(a.Created) })
+	slices.SortFunc(all, func(a, b generationAnswer) int {
+		return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(b.Number, a.Number))
+	})
 	return all
 }
 
 // listGenerations answers GET /api/v1/generations. The newest one is held from then on, so that all
 // that are named can be asked for a while.
 func (a *API) listGenerations(c *gin.Context) {
+	if !a.hasOnly(c, tableParameter) {
+		return
+	}
 	v := a.asked(c)
 	if v == nil {
 		return
 	}
-	g := a.acquireNumber(c, v, 0)
+	g := a.acquireMatching(c, v, 0, "")
 	if g == nil {
 		return
 	}

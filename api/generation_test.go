@@ -133,6 +133,54 @@ func TestKnownAnswersAreNotSentAgain(t *testing.T) {
 	}
 }
 
+// What the RPKI says may change while the generation stays: such listings are sent again, though they name
+// their generation.
+func TestAnswersThatHangOnTheRPKIAreSentAgain(t *testing.T) {
+	w := newRPKIWorld(t)
+	for _, target := range []string{"/api/v1/routes?rpki=valid", "/api/v1/routes?include=rpki", "/api/v1/diff?from=1&to=1&rpki=invalid"} {
+		tag := w.get(target).Header().Get("ETag")
+		if rec := w.getWith(target, "If-None-Match", tag); tag == "" || rec.Code != http.StatusOK || rec.Body.Len() == 0 {
+			t.Errorf("%s, ETag %s: %d", target, tag, rec.Code)
+		}
+		if rec := w.getWith(target, "If-Match", tag); rec.Code != http.StatusOK {
+			t.Errorf("%s goes on with its ETag: %d", target, rec.Code)
+		}
+	}
+}
+
+// Differences have an ETag of their own, by which they go on, and none of one generation takes its place.
+func TestDifferencesOfAnETag(t *testing.T) {
+	w := emptyWorld(t, nil)
+	w.publish(1, []rib.Route{route("10.0.0.0/8", announced(1))})
+	first := w.get("/api/v1/lookup/10.0.0.1").Header().Get("ETag")
+	w.generations()
+	w.publish(2, []rib.Route{route("10.0.0.0/8", announced(2))})
+	w.generations()
+	both := w.get("/api/v1/diff?from=1").Header().Get("ETag")
+	post := func(tag string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodPost, "/api/v1/diff?from=1", strings.NewReader("10.0.0.1"))
+		r.Header.Set("Content-Type", "text/plain")
+		r.Header.Set("If-Match", tag)
+		rec := httptest.NewRecorder()
+		w.api.Handler().ServeHTTP(rec, r)
+		return rec
+	}
+	for _, tag := range []string{both, `"x", ` + both, "*"} {
+		for _, rec := range []*httptest.ResponseRecorder{w.getWith("/api/v1/diff?from=1", "If-Match", tag), w.getWith("/api/v1/diff?cursor=1,2,9.0.0.0/8", "If-Match", tag), post(tag)} {
+			if rec.Code != http.StatusOK || rec.Header().Get("RIB-Generation") != "2" || !strings.Contains(rec.Body.String(), `"changes":1}`) {
+				t.Errorf("%s: %d %v %s", tag, rec.Code, rec.Header(), rec.Body)
+			}
+		}
+	}
+	for _, tag := range []string{first, `"1-0.2-0"`} {
+		wantProblem(t, w.getWith("/api/v1/diff?from=1", "If-Match", tag), http.StatusPreconditionFailed, "generations 1 and 2 are not those of If-Match, their ETag is "+both)
+		wantProblem(t, post(tag), http.StatusPreconditionFailed, "not those of If-Match")
+	}
+	if rec := w.getWith("/api/v1/generations", "If-Match", first); rec.Header().Get("RIB-Generation") != "2" {
+		t.Errorf("the list of generations is of generation %s", rec.Header().Get("RIB-Generation"))
+	}
+}
+
 // The past is taken at every interval, holds as many as it may, and goes after an hour.
 func TestThePastIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -187,6 +235,24 @@ func TestThePastIsHeld(t *testing.T) {
 		w.gens.Withdraw()
 		if n := closed.Load(); n != 301 {
 			t.Errorf("%d of 301 tables are closed", n)
+		}
+	})
+}
+
+// Who wants to ask what was long ago has hours between the generations of the past: they stay as long.
+func TestThePastMayBeLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := emptyWorld(t, func(d *Deps) { d.Past = Past{Most: 2, Interval: 2 * time.Hour} })
+		defer w.api.Close()
+		time.Sleep(time.Second / 2)
+		for n := range uint64(20) {
+			w.publish(n+1, testRoutes())
+			time.Sleep(time.Hour / 2)
+		}
+		synctest.Wait()
+		time.Sleep(time.Hour)
+		if numbers, _ := w.generations(); fmt.Sprint(numbers) != "[20 16]" {
+			t.Errorf("there are %v", numbers)
 		}
 	})
 }

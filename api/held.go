@@ -12,7 +12,7 @@ import (
 const (
 	holdTime = time.Minute // how long a generation is held after a request for it last moved
 	maxHeld  = 4           // generations held together: a table of full size takes tens of megabytes
-	pastTime = time.Hour   // how long one of Deps.Past is held after it was replaced
+	pastTime = time.Hour   // how long one of Deps.Past is held at least after it was replaced
 )
 
 // held keeps generations for a while though newer ones are published, so that a listing that broke

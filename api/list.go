@@ -61,6 +61,7 @@ type listQuery struct {
 	from   cursor
 	number uint64 // of the generation, 0 for the newest
 	rpki   bool   // show the state of each route
+	live   bool   // the answer hangs on what is now, beside its generation
 }
 
 func parseListQuery(raw string, vrps func() VRPs) (listQuery, error) {
@@ -101,7 +102,7 @@ func parseListQuery(raw string, vrps func() VRPs) (listQuery, error) {
 		return q, fmt.Errorf("generation is %d and the cursor is of %d: leave out one", q.number, q.from.generation)
 	}
 	q.number = max(q.number, q.from.generation)
-	q.filter = filter.done()
+	q.filter, q.live = filter.done(), q.rpki || filter.live
 	return q, nil
 }
 
@@ -130,7 +131,9 @@ func (a *API) list(c *gin.Context) {
 		return
 	}
 	defer g.Release()
-	if v.unchanged(c, g) {
+	if q.live { // the tag says from which generation to go on, and nothing of the RPKI
+		v.tag(c, g)
+	} else if v.unchanged(c, g) {
 		return
 	}
 	if c.Request.Method == http.MethodHead {

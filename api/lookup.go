@@ -30,8 +30,14 @@ func (s *single) find(t lpm.Table, ip netip.Addr) (lpm.Handle, error) {
 	return s.handle[0], err
 }
 
+// lookupParameters are those of a lookup; a slice made for each would cost more than the lookup.
+var lookupParameters = []string{tableParameter, generationParameter, fromParameter}
+
 // lookup answers GET /api/v1/lookup/{ip}.
 func (a *API) lookup(c *gin.Context) {
+	if !a.hasOnly(c, lookupParameters...) {
+		return
+	}
 	v := a.asked(c)
 	if v == nil {
 		return

@@ -59,6 +59,55 @@ func TestOpenAPIHasEveryEndpoint(t *testing.T) {
 	}
 }
 
+// An endpoint takes the parameters that the document has of it, and says so where it is asked for others.
+func TestOpenAPIHasEveryParameter(t *testing.T) {
+	w := documentWorld(t)
+	for path, item := range loadOpenAPI(t).Paths.Map() {
+		if !strings.HasPrefix(path, "/api/") {
+			continue // a probe takes what is there: load balancers put things behind its path
+		}
+		for method, op := range item.Operations() {
+			kind, body := "text/csv", "10.0.0.1\n" // of the forms that with most parameters
+			switch path {
+			case "/api/v1/exits":
+				kind, body = "application/json", `{"from":["a"],"ips":["10.0.0.1"]}`
+			case "/api/v1/diff":
+				kind = "text/plain"
+			}
+			target := strings.NewReplacer("{ip}", "10.0.0.1", "{prefix}", "10.0.0.0/8", "{asn}", "64501").Replace(path)
+			detail := func(query string) string {
+				var p problem
+				if rec := w.do(method, target+"?"+query, kind, body); rec.Code >= http.StatusBadRequest {
+					if err := json.Unmarshal(rec.Body.Bytes(), &p); err != nil {
+						t.Fatalf("%s %s?%s: %v", method, path, query, err)
+					}
+				}
+				return p.Detail
+			}
+			var want []string
+			for _, p := range op.Parameters {
+				if p.Value.In != "query" {
+					continue
+				}
+				want = append(want, p.Value.Name)
+				if got := detail(p.Value.Name + "=x"); strings.Contains(got, "unknown parameter") {
+					t.Errorf("%s %s does not take %s: %s", method, path, p.Value.Name, got)
+				}
+			}
+			_, list, known := strings.Cut(detail("no-such=1"), `unknown parameter "no-such": there are `)
+			got := strings.Split(strings.Replace(list, " and ", ", ", 1), ", ")
+			if len(want) == 0 {
+				want = []string{"none"}
+			}
+			slices.Sort(got)
+			slices.Sort(want)
+			if !known || !slices.Equal(got, want) {
+				t.Errorf("%s %s takes %v, the document has %v", method, path, got, want)
+			}
+		}
+	}
+}
+
 // testVRPs is an RPKI in which everything is valid.
 type testVRPs struct{}
 
@@ -172,11 +221,13 @@ func TestAnswersAreWhatOpenAPISays(t *testing.T) {
 		{"/api/v1/diff", "GET", "/api/v1/diff", 400, "", "", nil},
 		{"/api/v1/diff", "GET", "/api/v1/diff?from=1&table=x", 404, "", "", nil},
 		{"/api/v1/diff", "GET", "/api/v1/diff?from=99", 410, "", "", nil},
+		{"/api/v1/diff", "GET", "/api/v1/diff?from=1", 412, "", "", []string{"If-Match", `"x"`}},
 		{"/api/v1/diff", "GET", "/api/v1/diff?from=1", 503, "", "", nil},
 		{"/api/v1/diff", "POST", "/api/v1/diff?from=1&to=2", 200, "text/plain", "10.0.0.1\nx\n10.1.0.1\n11.0.0.1\n", nil},
 		{"/api/v1/diff", "POST", "/api/v1/diff?from=1", 400, "application/json", "{", nil},
 		{"/api/v1/diff", "POST", "/api/v1/diff?from=1&table=x", 404, "text/plain", "", nil},
 		{"/api/v1/diff", "POST", "/api/v1/diff?from=99", 410, "text/plain", "", nil},
+		{"/api/v1/diff", "POST", "/api/v1/diff?from=1", 412, "text/plain", "", []string{"If-Match", `"x"`}},
 		{"/api/v1/diff", "POST", "/api/v1/diff?from=1", 413, "application/json", `{"ips":["","","",""]}`, nil},
 		{"/api/v1/diff", "POST", "/api/v1/diff?from=1", 415, "image/png", "", nil},
 		{"/api/v1/diff", "POST", "/api/v1/diff?from=1", 503, "text/plain", "", nil},
@@ -187,6 +238,7 @@ func TestAnswersAreWhatOpenAPISays(t *testing.T) {
 		{"/api/v1/rpki/validate", "GET", "/api/v1/rpki/validate?prefix=10.0.0.0/8&origin=64501", 200, "", "", nil},
 		{"/api/v1/rpki/validate", "GET", "/api/v1/rpki/validate", 400, "", "", nil},
 		{"/api/v1/tables", "GET", "/api/v1/tables", 200, "", "", nil},
+		{"/api/v1/tables", "GET", "/api/v1/tables?table=x", 400, "", "", nil},
 		{"/api/v1/peers", "GET", "/api/v1/peers", 200, "", "", nil},
 		{"/api/v1/peers", "GET", "/api/v1/peers?table=x", 404, "", "", nil},
 		{"/api/v1/peers", "GET", "/api/v1/peers?table=default&table=default", 400, "", "", nil},

@@ -10,13 +10,24 @@ import (
 // and a minute these are the table as it was up to a minute ago, and as it was a minute before.
 //
 // They share what did not change, in blocks of 256 routes: one costs what came or went since, and where
-// all did, a table. The oldest one gives way to the next, and goes an hour after it was replaced.
+// all did, a table. The oldest one gives way to the next; where none comes it goes an hour after it was
+// replaced, or after Most times Interval where that is longer.
 type Past struct {
 	Most     int           // of each table; 0: none
 	Interval time.Duration // 0: a minute
 }
 
 const defaultPastInterval = time.Minute
+
+func (p Past) interval() time.Duration {
+	if p.Interval <= 0 {
+		return defaultPastInterval
+	}
+	return p.Interval
+}
+
+// time is how long a generation is held from when it was last taken.
+func (p Past) time() time.Duration { return max(pastTime, time.Duration(p.Most)*p.interval()) }
 
 // past takes generations into the past.
 type past struct {
@@ -29,10 +40,7 @@ func (p *past) start(a *API) {
 	if a.deps.Past.Most <= 0 {
 		return
 	}
-	interval := a.deps.Past.Interval
-	if interval <= 0 {
-		interval = defaultPastInterval
-	}
+	interval := a.deps.Past.interval()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.timer = time.AfterFunc(interval, func() {

@@ -34,8 +34,8 @@ func (q routesQuery) live() bool { return q.paths || q.rpki }
 // something is asked for that it may have nevertheless (include): then its route is null.
 func (a *API) prefix(c *gin.Context) {
 	text := strings.TrimPrefix(c.Param("prefix"), "/")
-	if text == "" {
-		a.list(c)
+	if text == "" { // /api/v1/routes/: as elsewhere the slash makes it another path
+		a.noRoute(c)
 		return
 	}
 	v := a.asked(c)
@@ -174,6 +174,11 @@ func without(handles []lpm.Handle, h lpm.Handle) []lpm.Handle {
 func parseRoutesQuery(raw string) (routesQuery, error) {
 	q := routesQuery{limit: defaultLimit}
 	err := eachParameter(raw, func(name string, given []string) (err error) {
+		if name != "include" {
+			if err := once(name, given); err != nil {
+				return err
+			}
+		}
 		for _, v := range given {
 			switch name {
 			case "include":

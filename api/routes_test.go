@@ -144,6 +144,7 @@ func TestRoutesRefusesBadRequests(t *testing.T) {
 		{"10.0.0.0/8?include=all", `include has "all"`},
 		{"10.0.0.0/8?include=", `include has ""`},
 		{"10.0.0.0/8?inlcude=more-specifics", `unknown parameter "inlcude"`},
+		{"10.0.0.0/8?limit=1&limit=2", "limit is given 2 times"},
 		{"10.0.0.0/8?limit=0", "from 1 to 100000"},
 		{"10.0.0.0/8?limit=100001", "from 1 to 100000"},
 		{"10.0.0.0/8?limit=many", "from 1 to 100000"},

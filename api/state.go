@@ -21,7 +21,7 @@ const familyLabel, peerLabel = "family", "peer"
 
 var (
 	descBuild       = desc("build_info", "Always 1; the labels say what was built.", "version", "commit", "date", "goversion", "engine")
-	descReady       = desc("ready", "1 if lookups are answered from all awaited sources of all tables, else 0.")
+	descReady       = desc("ready", "1 if lookups are answered from all awaited sources of all tables and the service is not about to end, else 0.")
 	descTableReady  = desc("table_ready", "1 if lookups in the table are answered from all its awaited sources, else 0.", tableParameter)
 	descGeneration  = desc("generation_number", "Number of the newest generation, 0 before the first.", tableParameter)
 	descAge         = desc("generation_age_seconds", "Time since the newest generation was published.", tableParameter)
@@ -60,7 +60,7 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	b := s.api.deps.Build
 	gauge(descBuild, 1, b.Version, b.Commit, b.Date, runtime.Version(), s.api.deps.EngineName)
 	ok, _ := s.api.ready()
-	gauge(descReady, number01(ok))
+	gauge(descReady, number01(ok && !s.api.admission.draining.Load()))
 	for _, v := range s.api.views() {
 		v.collect(func(d *prometheus.Desc, kind prometheus.ValueType, n float64, labels ...string) {
 			ch <- prometheus.MustNewConstMetric(d, kind, n, append([]string{v.name}, labels...)...)

@@ -108,16 +108,6 @@ func (a *API) stats(c *gin.Context) {
 	}
 }
 
-// onlyParameters refuses all others.
-func onlyParameters(query string, known ...string) error {
-	return eachParameter(query, func(name string, _ []string) error {
-		if !slices.Contains(known, name) {
-			return unknownParameter(name, nil, known...)
-		}
-		return nil
-	})
-}
-
 // get gives the overview of g, or of a generation shortly before, unless that very one is wanted. Who asks
 // while it is made waits.
 func (o *overview) get(g *rib.Generation, pinned bool, now func() time.Time, make func() *statsAnswer) (*statsAnswer, string) {

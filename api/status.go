@@ -83,6 +83,9 @@ func (v *view) publisher() *publisherStats {
 
 // status answers GET /api/v1/status.
 func (a *API) status(c *gin.Context) {
+	if !a.hasOnly(c, tableParameter) {
+		return
+	}
 	v := a.asked(c)
 	if v == nil {
 		return
@@ -142,6 +145,9 @@ type tableEntry struct {
 
 // listTables answers GET /api/v1/tables.
 func (a *API) listTables(c *gin.Context) {
+	if !a.hasOnly(c) {
+		return
+	}
 	answer := struct {
 		Tables []tableEntry `json:"tables"`
 	}{[]tableEntry{}}
@@ -309,6 +315,9 @@ type peerAnswer struct {
 // peers answers GET /api/v1/peers. Peers are as they are now, the generation is the newest one:
 // what a peer announced a moment ago may not be in it yet.
 func (a *API) peers(c *gin.Context) {
+	if !a.hasOnly(c, tableParameter) {
+		return
+	}
 	v := a.asked(c)
 	if v == nil {
 		return

@@ -39,7 +39,7 @@ type view struct {
 
 func (a *API) newView(t *rib.Table) *view {
 	return &view{
-		past: held{most: a.deps.Past.Most, time: pastTime},
+		past: held{most: a.deps.Past.Most, time: a.deps.Past.time()},
 		name: t.Name, of: t, generations: t.Publisher.Generations(), peers: t.RIB.Peers,
 		ready: t.Publisher.Ready, paths: t.RIB.Paths, stats: t.Publisher.Stats,
 	}
@@ -154,7 +154,7 @@ func (a *API) namedToo(c *gin.Context, v *view, name string) *view {
 	switch {
 	case name == "":
 		return v
-	case v != a.main && name != v.name:
+	case name != v.name && (v != a.main || c.Request.URL.Query().Has(tableParameter)):
 		a.refuse(c, http.StatusBadRequest, "the URL asks for table %q and the body for %q: name it once", v.name, cut(name, maxShownName))
 		return nil
 	}

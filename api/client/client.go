@@ -111,6 +111,7 @@ type request struct {
 	query        url.Values
 	kind, accept string               // of its body and of the answer
 	body         func() io.ReadCloser // nil: none
+	match        string               // If-Match, "" for none
 }
 
 // do makes a request, again where the service says so, and gives an answer of status 200.
@@ -163,6 +164,9 @@ func (c *Client) once(ctx context.Context, r request, u *url.URL) (*http.Respons
 	}
 	if r.kind != "" {
 		req.Header.Set("Content-Type", r.kind)
+	}
+	if r.match != "" {
+		req.Header.Set("If-Match", r.match)
 	}
 	req.Header.Set("Accept", r.accept+", application/problem+json")
 	return c.http.Do(req)

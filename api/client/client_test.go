@@ -316,6 +316,30 @@ func TestRoutesGoOnAfterABreak(t *testing.T) {
 	}
 }
 
+// Where the service was started anew between two pieces the rest is not of another table.
+func TestRoutesOfARestartedServiceAreNotMixed(t *testing.T) {
+	var requests atomic.Int64
+	srv := newService(t, nil)
+	again := newService(t, nil) // the same number, made at another time
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if requests.Add(1) == 1 {
+			srv.Config.Handler.ServeHTTP(&cutter{w, 300}, r)
+			return
+		}
+		again.Config.Handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	var err error
+	n := 0
+	for _, err = range newClient(t, front).Routes(t.Context(), nil) {
+		n++
+	}
+	var p *client.Problem
+	if !errors.As(err, &p) || p.Status != http.StatusPreconditionFailed || requests.Load() != 2 {
+		t.Errorf("%d routes of %d answers, then %v", n, requests.Load(), err)
+	}
+}
+
 // A stream of answers that is cut is never taken for a whole one.
 func TestCutStreamsAreErrors(t *testing.T) {
 	for _, cutAt := range []int{0, 50, 400, 1000} {

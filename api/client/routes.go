@@ -74,16 +74,20 @@ var ErrCut = errors.New("client: the answer was cut off")
 
 // Routes gives the routes of one generation in order: all, or those that meet the conditions of the
 // service's documentation ("origin", "within", ...). Where a connection breaks it goes on, in the same
-// generation, behind the last route that came; the generation being gone is a *Problem of status 410.
-// After an error there is nothing more.
+// generation, behind the last route that came; the generation being gone is a *Problem of status 410, or 412
+// where the service was started anew since and its numbers name other ones. After an error there is nothing more.
 func (c *Client) Routes(ctx context.Context, conditions url.Values) iter.Seq2[Route, error] {
 	return func(yield func(Route, error) bool) {
 		query := maps.Clone(conditions)
 		if query == nil {
 			query = url.Values{}
 		}
+		tag := "" // of the generation
 		for broken := 0; ; {
-			page, err := c.routesPage(ctx, query, yield)
+			page, err := c.routesPage(ctx, query, tag, yield)
+			if page.tag != "" {
+				tag = page.tag
+			}
 			switch {
 			case page.stopped || page.complete:
 				return
@@ -108,16 +112,18 @@ func (c *Client) Routes(ctx context.Context, conditions url.Values) iter.Seq2[Ro
 type page struct {
 	given             int
 	next              string // cursor to go on from
+	tag               string // ETag of the generation, "" where there was no answer
 	complete, stopped bool
 }
 
-func (c *Client) routesPage(ctx context.Context, query url.Values, yield func(Route, error) bool) (at page, err error) {
-	resp, err := c.do(ctx, request{method: http.MethodGet, path: "/api/v1/routes", query: query, accept: "application/x-ndjson"})
+func (c *Client) routesPage(ctx context.Context, query url.Values, tag string, yield func(Route, error) bool) (at page, err error) {
+	resp, err := c.do(ctx, request{method: http.MethodGet, path: "/api/v1/routes", query: query, accept: "application/x-ndjson", match: tag})
 	if err != nil {
 		return at, err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	generation := resp.Header.Get("RIB-Generation")
+	at.tag = resp.Header.Get("ETag")
 	lines := bufio.NewReaderSize(resp.Body, pieceSize)
 	for {
 		text, err := lines.ReadBytes('\n')

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/ribwarp/ribwarp/api"
 )
@@ -20,17 +22,22 @@ func (o *serveOptions) planAdmission() error {
 		{"max-connections-per-address", d.MaxConnectionsPerAddress},
 	} {
 		if x.n < 0 {
-			return usagef("--%s %d: it is positive, or 0 for the default", x.flag, x.n)
+			return o.wrong(x.flag, fmt.Errorf("%d: it is positive, or 0 for the default", x.n))
 		}
 	}
-	if d.MaxWait < 0 || o.drainDelay < 0 || o.drainTimeout < 0 {
-		return usagef("--max-wait %v, --drain-delay %v, --drain-timeout %v: none is negative", d.MaxWait, o.drainDelay, o.drainTimeout)
+	for _, x := range []struct {
+		flag string
+		time time.Duration
+	}{{"max-wait", d.MaxWait}, {"drain-delay", o.drainDelay}, {"drain-timeout", o.drainTimeout}} {
+		if x.time < 0 {
+			return o.wrong(x.flag, fmt.Errorf("%v: it is not negative", x.time))
+		}
 	}
 	d.TrustedProxies = nil
 	for _, text := range o.proxies {
 		p, err := proxyPrefix(text)
 		if err != nil {
-			return usagef("--trusted-proxy %q: give an address or a prefix, such as 192.0.2.0/24", text)
+			return o.wrong("trusted-proxy", fmt.Errorf("%q: give an address or a prefix, such as 192.0.2.0/24", text))
 		}
 		d.TrustedProxies = append(d.TrustedProxies, p)
 	}

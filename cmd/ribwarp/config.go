@@ -116,7 +116,8 @@ func (c config) keys(cmd *cobra.Command, path string) (keys []string) {
 	if path == serveName+"." {
 		keys = append(keys, sectionNames...)
 	}
-	return keys
+	slices.Sort(keys)
+	return slices.Compact(keys) // peer is a flag and a section
 }
 
 func subcommand(cmd *cobra.Command, name string) *cobra.Command {

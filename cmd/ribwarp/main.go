@@ -36,9 +36,19 @@ func needsGrace(ctx context.Context, d time.Duration) {
 // run is the program without its process: it gives the exit code. An interrupt or SIGTERM ends
 // the command in good order, a second one ends the process.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	go func() {
+		select {
+		case <-signals:
+			signal.Stop(signals) // first: whoever sees the end begin may send the second one
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	more := new(grace)
 	limit := func() time.Duration { return endTime + time.Duration(more.Load()) }
 	return orGiveUp(ctx, limit, stderr, func() int {
