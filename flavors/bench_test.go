@@ -130,3 +130,35 @@ func BenchmarkUpdate(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkShortMasks is one update of the full IPv4 table by a short prefix that comes or goes, by flavor: all that flavor
+// list is faster at.
+func BenchmarkShortMasks(b *testing.B) {
+	rs := lpm.Routes{V4: realRoutes(b).V4}
+	for _, list := range [][]int{flavors.DefaultStrides4, {24, 8}} {
+		for _, f := range []flavors.Flavor{flavors.Pushed, flavors.List} {
+			e, err := flavors.NewCPU(flavors.Options{Strides4: list, Flavor: f})
+			if err != nil {
+				b.Fatal(err)
+			}
+			tab := lpmtest.Build(b, e, rs)
+			for i, p := range []string{"0.0.0.0/0", "241.0.0.0/8", "241.1.0.0/16"} {
+				own := lpm.Handle(rs.Len() + 1 + i)
+				b.Run(flavors.FormatStrides(list)+"/"+string(f)+"/"+p, func(b *testing.B) {
+					h := own
+					for b.Loop() {
+						var change lpm.Routes
+						change.Add(netip.MustParsePrefix(p), h)
+						next, err := e.Update(context.Background(), tab, change)
+						if err != nil {
+							b.Fatal(err)
+						}
+						tab.Close()
+						tab, h = next, own^h // it goes, and comes back
+					}
+				})
+			}
+			tab.Close()
+		}
+	}
+}

@@ -2,6 +2,7 @@ package flavors
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -34,9 +35,10 @@ type chosen struct {
 // routes. Smaller ones keep the engine's own: a wide root that is nothing beside a full table would be most of a
 // small one. nil takes the choice back.
 //
-// It returns when the tables that there are have gone over, which takes about as long as building them, or when
-// ctx ends; those that have not then do so with the next Set. Updates do not wait meanwhile but for a
-// moment. The error wraps ErrStrides.
+// It returns when the tables that there are, and those that are being built, have gone over, which takes about as
+// long as building them, or when ctx ends or one fails; those that have not then do so with the next Set, of
+// the same strides too. Updates do not wait meanwhile but for a moment. The error wraps ErrStrides where no tree can
+// have the strides.
 func (c *Choice) Set(ctx context.Context, width int, strides []int, least int) error {
 	next := chosen{least: least}
 	if strides != nil {
@@ -90,19 +92,26 @@ func (c *Choice) strides(own *Strides, n int) *Strides {
 type line struct {
 	engine *cpuEngine
 
-	mu         sync.Mutex // held by an update from its beginning to its end
-	newest     *cpuTable
+	mu         sync.Mutex // held while the first table is built, and else for moments
+	newest     *cpuTable  // nil before the first and after the last
 	converting bool
 	missed     [2][]lpm.Route6 // by family: the changes since the conversion under way began, in order
 }
 
-// newLine makes a line, which its engine's Choice knows from its first table on until its newest table is closed.
-func newLine(e *cpuEngine) *line {
+// begin makes a line of the trees that build gives. A Choice that is set meanwhile finds it, and waits for them.
+func (e *cpuEngine) begin(build func() (trees, error)) (*cpuTable, error) {
 	l := &line{engine: e}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if e.choice != nil {
-		e.choice.lines.Store(l, nil)
+		e.choice.lines.Store(l, nil) // before build asks for strides
 	}
-	return l
+	x, err := build()
+	if err != nil {
+		l.gone()
+		return nil, err
+	}
+	return l.table(x), nil
 }
 
 // table makes the newest table.
@@ -113,55 +122,84 @@ func (l *line) table(x trees) *cpuTable {
 	return t
 }
 
-// closed takes note that a table is.
-func (l *line) closed(t *cpuTable) {
-	if l.engine.choice == nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.newest == t {
-		l.newest = nil
+// gone takes note that the line has no table.
+func (l *line) gone() {
+	l.newest = nil
+	if l.engine.choice != nil {
 		l.engine.choice.lines.Delete(l)
 	}
 }
 
-// update makes p with the changes.
-func (l *line) update(p *cpuTable, changes lpm.Routes) (lpm.Table, error) {
+// closed takes note that a table is.
+func (l *line) closed(t *cpuTable) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p.closed.Load() {
-		return nil, lpm.ErrClosed
+	if l.newest == t {
+		l.gone()
 	}
-	next, edits := *p.trees.Load(), [2][]lpm.Route6{widen(changes.V4), changes.V6}
-	if err := next.edit(edits); err != nil {
-		return nil, fmt.Errorf("update %w", err)
+}
+
+// update makes p with the changes. It makes it once more where p has gone over to other trees meanwhile, so that
+// neither waits for the other.
+func (l *line) update(p *cpuTable, changes lpm.Routes) (lpm.Table, error) {
+	edits := [2][]lpm.Route6{widen(changes.V4), changes.V6}
+	for !p.closed.Load() {
+		from := p.trees.Load()
+		next := *from
+		if err := next.edit(edits); err != nil {
+			return nil, fmt.Errorf("update %w", err)
+		}
+		if t := l.follow(p, from, next, edits); t != nil {
+			return t, nil
+		}
+	}
+	return nil, lpm.ErrClosed
+}
+
+// follow makes the table behind p of its trees with edits, nil where p has other trees by now.
+func (l *line) follow(p *cpuTable, from *trees, next trees, edits [2][]lpm.Route6) *cpuTable {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case p.trees.Load() != from:
+		return nil
+	case p != l.newest: // what followed it is none of this table's
+		t, _ := l.engine.begin(func() (trees, error) { return next, nil })
+		return t
 	}
 	if l.converting {
 		for f := range l.missed {
 			l.missed[f] = append(l.missed[f], edits[f]...)
 		}
 	}
-	return l.table(next), nil
+	return l.table(next)
 }
 
-// fewMissed is how many changes an update may wait for: some tenths of a millisecond.
-const fewMissed = 64
+const (
+	// fewMissed is how many changes an update may wait for: some tenths of a millisecond.
+	fewMissed = 64
+	// mostRounds is how often a conversion makes up for what came meanwhile: each round has less to do, if
+	// updates leave it the time.
+	mostRounds = 50
+)
+
+// errOvertaken tells that updates came faster than they could be made up for.
+var errOvertaken = errors.New("changes come faster than a table with other strides takes them in")
 
 // convert makes the newest table's trees anew where their strides are not the chosen ones.
 func (l *line) convert(ctx context.Context) error {
 	l.mu.Lock()
-	if l.newest == nil || l.converting {
+	if l.newest == nil {
 		l.mu.Unlock()
 		return nil
 	}
-	trees := l.newest.trees.Load()
+	from := l.newest.trees.Load()
 	l.converting = true
 	l.mu.Unlock()
-	made, err := l.rebuilt(ctx, trees)
+	made, err := l.rebuilt(ctx, from)
 	// What came meanwhile is made up for, and what came while that was done, until so little is left that
 	// no update waits for it.
-	for err == nil {
+	for round := 0; err == nil; round++ {
 		l.mu.Lock()
 		if l.count() <= fewMissed {
 			break
@@ -172,10 +210,13 @@ func (l *line) convert(ctx context.Context) error {
 		if err = made.edit(missed); err == nil {
 			err = ctx.Err()
 		}
+		if err == nil && round == mostRounds {
+			err = errOvertaken
+		}
 	}
 	if err != nil {
 		l.mu.Lock()
-	} else if err = made.edit(l.missed); err == nil && l.newest != nil {
+	} else if err = made.edit(l.missed); err == nil && made != (trees{}) && l.newest != nil {
 		now := *l.newest.trees.Load()
 		for f, t := range made {
 			if t != nil {

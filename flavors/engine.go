@@ -79,18 +79,22 @@ func (e *cpuEngine) Build(ctx context.Context, routes lpm.Routes) (lpm.Table, er
 	if err := e.check(ctx, routes); err != nil {
 		return nil, err
 	}
-	t4, err := treeOf(e.choice.strides(e.own[0], len(routes.V4)), e.flavor, SortMasks4(routes.V4))
+	t, err := e.begin(func() (x trees, err error) {
+		if x[0], err = treeOf(e.choice.strides(e.own[0], len(routes.V4)), e.flavor, SortMasks4(routes.V4)); err != nil {
+			return trees{}, fmt.Errorf("build IPv4 tree: %w", err)
+		}
+		if err := ctx.Err(); err != nil {
+			return trees{}, err
+		}
+		if x[1], err = NewTree(e.choice.strides(e.own[1], len(routes.V6)), e.flavor, routes.V6); err != nil {
+			return trees{}, fmt.Errorf("build IPv6 tree: %w", err)
+		}
+		return x, nil
+	})
 	if err != nil {
-		return nil, fmt.Errorf("build IPv4 tree: %w", err)
-	}
-	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	t6, err := NewTree(e.choice.strides(e.own[1], len(routes.V6)), e.flavor, routes.V6)
-	if err != nil {
-		return nil, fmt.Errorf("build IPv6 tree: %w", err)
-	}
-	return newLine(e).table(trees{t4, t6}), nil
+	return t, nil
 }
 
 func (e *cpuEngine) Update(ctx context.Context, prev lpm.Table, changes lpm.Routes) (lpm.Table, error) {

@@ -117,6 +117,7 @@ func TestCheckSaysWhatWouldRun(t *testing.T) {
 		"198.51.100.0/24: up to 5 of 198.51.100.0/24 AS 64502, table default, imports nothing",
 		"core: 203.0.113.1, table {router}:{rd}",
 		"cache 127.0.0.1:3323", "customers", "blue: route files none", "lists: route files none", "saved",
+		"IPv4 and IPv6, every 10m0s, trees of up to 128MiB, on GPUs 1GiB",
 	} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no %q in:\n%s", want, stdout)

@@ -38,6 +38,19 @@ func (a *app) createOutput(path string) (*output, error) {
 	return o, nil
 }
 
+// tryOutput tells before long work whether createOutput will do. It leaves nothing, and what is no regular file alone.
+func (a *app) tryOutput(path string) error {
+	if info, err := os.Stat(path); path == "-" || err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+		return nil
+	}
+	o, err := a.createOutput(path)
+	if err != nil {
+		return err
+	}
+	_ = o.file.Close()
+	return os.Remove(o.partial)
+}
+
 // commit finishes the output under its name.
 func (o *output) commit() error {
 	if o.file == nil {

@@ -399,6 +399,7 @@ func (p *plan) print(to io.Writer) error {
 		}
 		line("table", "%s: route files %s", name, orNone(files))
 	}
+	line("tune", "%s", p.describeTuner())
 	if p.igp.Source != "" {
 		line("igp", "%s", p.igp.describe())
 	}

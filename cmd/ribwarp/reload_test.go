@@ -402,9 +402,9 @@ func TestReloadChangesTheLogLevelAndNamesWhatItCannot(t *testing.T) {
 	config := file(t, "ribwarp.toml", "log-level = \"warn\"\n[serve]\nlisten = \"127.0.0.1:0\"\n")
 	url, log, stop := serveLogged(t, "--config", config)
 	defer stop()
-	write(t, config, "log-level = \"info\"\nlog-format = \"json\"\n[serve]\nlisten = \"127.0.0.1:1\"\nready-timeout = \"1m\"\nmax-tables = 5\nstrict = true\nflavor = \"list\"\n[serve.snapshot]\nfile = \"saved\"\n")
+	write(t, config, "log-level = \"info\"\nlog-format = \"json\"\n[serve]\nlisten = \"127.0.0.1:1\"\nready-timeout = \"1m\"\nmax-tables = 5\nstrict = true\nflavor = \"list\"\ntune-interval = \"1m\"\n[serve.snapshot]\nfile = \"saved\"\n")
 	hangup(t, url, "good")
-	for _, want := range []string{"log level changed", "configuration reloaded", "take a restart", `keys="[listen engine, devices, flavor, strides or destination-cache log-format strict ready-timeout max-tables snapshot]"`} {
+	for _, want := range []string{"log level changed", "configuration reloaded", "take a restart", `keys="[listen engine, devices, flavor, strides or destination-cache log-format strict ready-timeout max-tables snapshot tune-interval, tune-budget or tune-model]"`} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("no %q in the log: %s", want, log)
 		}

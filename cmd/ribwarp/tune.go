@@ -189,11 +189,12 @@ func (a *app) tune(ctx context.Context, o *tuneOptions) error {
 	if err != nil {
 		return err
 	}
-	models := tune.Shipped()
-	if o.model != "" {
-		if models, err = tune.Load(o.model); err != nil {
-			return err
-		}
+	models, err := o.models()
+	if err != nil {
+		return err
+	}
+	if err := a.tryTuneOutputs(o); err != nil {
+		return err
 	}
 	machine, d, err := a.tuneMachine(ctx, o)
 	if err != nil {
@@ -226,6 +227,49 @@ func (a *app) tune(ctx context.Context, o *tuneOptions) error {
 		return err
 	}
 	return errors.Join(t.finish(), table.problems)
+}
+
+// models gives those to begin with.
+func (o *tuneOptions) models() (tune.Models, error) {
+	switch {
+	case o.model == "":
+		return tune.Shipped(), nil
+	case o.measure: // it may be there only afterwards
+		return tune.Load(o.model)
+	}
+	return readModels(o.model)
+}
+
+// readModels reads models from a file that has to be there.
+func readModels(path string) (tune.Models, error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("models: %w; ribwarp tune --measure --model FILE makes one", err)
+	}
+	return tune.Load(path)
+}
+
+// tryTuneOutputs says before minutes of measurements that their results could not be written.
+func (a *app) tryTuneOutputs(o *tuneOptions) error {
+	if o.svg != "" {
+		if err := a.tryOutput(o.svg); err != nil {
+			return fmt.Errorf("--svg: %w", err)
+		}
+	}
+	if o.model != "" && o.measure {
+		if err := a.tryOutput(o.model); err != nil {
+			return fmt.Errorf("--model: %w", err)
+		}
+	}
+	if o.write != "" {
+		_, err := configWith(o.write, serveName, map[string]string{"strides4": "", "strides6": "", "flavor": ""})
+		if err == nil {
+			err = a.tryOutput(behindLinks(o.write))
+		}
+		if err != nil {
+			return fmt.Errorf("--write: %w", err)
+		}
+	}
+	return nil
 }
 
 // tuneMachine describes the machine to tune for, and opens the GPU where something is to be measured on it.
@@ -269,7 +313,8 @@ func (a *app) keySamples(keys string) (*samples, error) {
 	}
 	s := new(samples)
 	lines := bufio.NewScanner(in)
-	for n := 1; lines.Scan(); n++ {
+	n := 1
+	for ; lines.Scan(); n++ {
 		text := strings.TrimSpace(lines.Text())
 		if text == "" || strings.HasPrefix(text, "#") {
 			continue
@@ -285,7 +330,7 @@ func (a *app) keySamples(keys string) (*samples, error) {
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("--keys %s: %w", keys, err)
+		return nil, fmt.Errorf("--keys %s: line %d: %w", keys, n, err)
 	}
 	if len(s.v4)+len(s.v6) == 0 {
 		return nil, fmt.Errorf("--keys %s: there is no address in it", keys)
@@ -394,9 +439,14 @@ func (t *tuning) rank(f *tuneFamily) error {
 			f.Model, f.Fitted = model.Machine.Processor, fitted
 		}
 		p := model.On(f.shape)
-		choices := p.Rank(t.budget, t.o.lists)
-		for _, list := range tune.Fixed(f.width) {
-			choices = append(choices, p.Choice(list))
+		var choices []tune.Choice
+		if flavor == flavors.List && t.o.flavor == "" {
+			choices = p.Rank(t.budget, 1) // enough to see what it comes to
+		} else {
+			choices = p.Rank(t.budget, t.o.lists)
+			for _, list := range tune.Fixed(f.width) {
+				choices = append(choices, p.Choice(list))
+			}
 		}
 		for _, c := range choices {
 			f.list(c)

@@ -16,24 +16,15 @@ import (
 // setInConfig sets string keys of a table of a configuration file, which is made if it is not there. All else in
 // it stays as it is, comments and order too.
 func setInConfig(path, table string, keys map[string]string) error {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target // a link stays one
+	after, err := configWith(path, table, keys)
+	if err != nil {
+		return err
 	}
 	mode := os.FileMode(0o644)
-	before, err := os.ReadFile(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-	case err != nil:
-		return fmt.Errorf("config: %w", err)
-	default:
-		if info, err := os.Stat(path); err == nil {
-			mode = info.Mode().Perm()
-		}
+	if info, err := os.Stat(path); err == nil {
+		mode = info.Mode().Perm()
 	}
-	after, err := setKeys(string(before), table, keys)
-	if err != nil {
-		return fmt.Errorf("config %s: %w", path, err)
-	}
+	path = behindLinks(path)
 	partial := path + ".partial"
 	if err := os.WriteFile(partial, []byte(after), mode); err != nil {
 		return fmt.Errorf("config: %w", err)
@@ -42,6 +33,27 @@ func setInConfig(path, table string, keys map[string]string) error {
 		return fmt.Errorf("config: %w", err)
 	}
 	return nil
+}
+
+// configWith gives what setInConfig writes.
+func configWith(path, table string, keys map[string]string) (string, error) {
+	before, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("config: %w", err)
+	}
+	after, err := setKeys(string(before), table, keys)
+	if err != nil {
+		return "", fmt.Errorf("config %s: %w", path, err)
+	}
+	return after, nil
+}
+
+// behindLinks gives the file that a path leads to, so that a link stays one when the file is replaced.
+func behindLinks(path string) string {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return target
+	}
+	return path
 }
 
 var (

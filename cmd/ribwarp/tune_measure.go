@@ -13,6 +13,9 @@ import (
 // mostMeasured is the largest tree that is measured where the budget is any number of bytes.
 const mostMeasured = 2 << 30
 
+// leastVarious is how many lists of all kinds are measured at least, for a model to be fitted to.
+const leastVarious = 10
+
 // measurable tells whether a tree is to be measured: also one by hand that is somewhat over the budget.
 func (t *tuning) measurable(bytes uint64) bool {
 	if t.budget == 0 {
@@ -59,7 +62,7 @@ func (t *tuning) measure(ctx context.Context, various bool) error {
 				}
 			}
 			if various {
-				for _, list := range f.shape.Various(t.o.lists, min(t.budget-1, mostMeasured-1)+1, t.o.seed) {
+				for _, list := range f.shape.Various(max(t.o.lists, leastVarious), min(t.budget-1, mostMeasured-1)+1, t.o.seed) {
 					take(list)
 				}
 			}

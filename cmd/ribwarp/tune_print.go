@@ -125,7 +125,8 @@ func (f *tuneFamily) plot() (*plot.Plot, error) {
 	p.Title.Padding = 2 * vg.Millimeter
 	p.X.Label.Text, p.Y.Label.Text = "MB of the tree", "M lookups/s"
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.TickerFunc(doublings)
-	p.Legend.Padding, p.Legend.XOffs, p.Legend.ThumbnailWidth = vg.Millimeter, -2*vg.Millimeter, 5*vg.Millimeter
+	p.Legend.Padding, p.Legend.XOffs, p.Legend.ThumbnailWidth = vg.Millimeter, 2*vg.Millimeter, 5*vg.Millimeter
+	p.Legend.Left = true // names have room to the right, in whatever font a viewer has
 	add := func(name string, c color.Color, shape draw.GlyphDrawer, of func(l *tunedList) (rate float64, ok bool)) error {
 		var points plotter.XYs
 		for i := range f.Lists {

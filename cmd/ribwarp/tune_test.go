@@ -132,6 +132,7 @@ func TestTuneKeysOfAFile(t *testing.T) {
 		code int
 	}{
 		{[]string{"--keys", file(t, "bad.txt", "192.0.2.1\nnonsense\n")}, "line 2", exitFailed},
+		{[]string{"--keys", file(t, "long.txt", "192.0.2.1\n"+strings.Repeat("1", 1<<17))}, "line 2", exitFailed},
 		{[]string{"--keys", file(t, "empty.txt", "# none\n")}, "no address", exitFailed},
 		{[]string{"--keys", "outprefix"}, "in-prefix, uniform or a file", exitFailed},
 		{[]string{"--keys", file(t, "v6.txt", "2001:db8::1\n"), "--rib", file(t, "v4.txt", "10.0.0.0/8\n")}, "", exitOK},
@@ -142,12 +143,37 @@ func TestTuneKeysOfAFile(t *testing.T) {
 		{[]string{"--budget", "99999999999GiB"}, "--budget", exitUsage},
 		{[]string{"--budget", "1kB"}, "the smallest, of strides", exitFailed},
 		{[]string{"--model", file(t, "models.json", `[{"flavor":"pushed"}]`)}, "unknown engine", exitFailed},
-		{[]string{"--write", file(t, "broken.toml", "[serve")}, "broken.toml", exitFailed},
+		{[]string{"--model", filepath.Join(t.TempDir(), "none.json")}, "--measure", exitFailed},
+		{[]string{"--measure", "--lists", "1", "--rounds", "1", "--rib", file(t, "one.txt", "10.0.0.0/8\n2001:db8::/32\n")}, "", exitOK},
 	} {
 		code, _, stderr := call(t, "", append([]string{"tune", "--rib", table}, c.args...)...)
 		if code != c.code || !strings.Contains(stderr, c.want) {
 			t.Errorf("%q: exit code %d, %s", c.args, code, stderr)
 		}
+	}
+}
+
+// What cannot be written is said before there is anything to write, and nothing is left behind.
+func TestTuneTriesItsOutputs(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--write", file(t, "broken.toml", "[serve")}, "broken.toml"},
+		{[]string{"--write", file(t, "braces.toml", "serve = {asn = 1}\n")}, "by hand"},
+		{[]string{"--write", filepath.Join(dir, "none", "ribwarp.toml")}, "--write: create output"},
+		{[]string{"--write", dir}, "--write: config"},
+		{[]string{"--svg", filepath.Join(dir, "none", "tune.svg")}, "--svg: create output"},
+		{[]string{"--measure", "--model", filepath.Join(dir, "none", "models.json")}, "--model: create output"},
+	} {
+		code, stdout, stderr := call(t, "", append([]string{"tune", "--rib", filepath.Join(dir, "table"), "--svg", filepath.Join(dir, "tune.svg")}, c.args...)...)
+		if code != exitFailed || stdout != "" || !strings.Contains(stderr, c.want) {
+			t.Errorf("%q: exit code %d, %s%s", c.args, code, stdout, stderr)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("error %v, left: %v", err, left)
 	}
 }
 
@@ -201,6 +227,33 @@ func TestSetKeysChangesNothingElse(t *testing.T) {
 	}
 }
 
+func TestCheckSaysWhatIsTuned(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"tune-interval = \"30s\"\ntune-budget = \"64MiB\"\n", "IPv4 and IPv6, every 30s, trees of up to 64MiB\n"},
+		{"strides4 = \"16,8,8\"\n", "IPv6, every 10m0s, trees of up to 128MiB, on GPUs 1GiB\n"},
+		{"tune-interval = \"0s\"\n", "never\n"},
+		{"flavor = \"list\"\n", "never\n"},
+	} {
+		stdout, _ := mustCall(t, "", "serve", "--check", "--config", file(t, "ribwarp.toml", "[serve]\n"+c.text))
+		if !strings.Contains(stdout, "tune   "+c.want) {
+			t.Errorf("%s: no %q in:\n%s", c.text, c.want, stdout)
+		}
+	}
+	for _, c := range []struct{ text, want string }{
+		{"tune-interval = \"-1s\"\n", `"serve.tune-interval": -1s`},
+		{"tune-budget = \"much\"\n", `"serve.tune-budget": "much"`},
+		{"tune-model = \"none.json\"\n", `"serve.tune-model": models: stat none.json`},
+	} {
+		code, _, stderr := call(t, "", "serve", "--check", "--config", file(t, "ribwarp.toml", "[serve]\n"+c.text))
+		if code != exitFailed || !strings.Contains(stderr, c.want) {
+			t.Errorf("%s: exit code %d, %s", c.text, code, stderr)
+		}
+	}
+	if code, _, stderr := call(t, "", "serve", "--check", "--tune-budget", "much"); code != exitUsage || !strings.Contains(stderr, `--tune-budget "much"`) {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+}
+
 // The service tunes itself once its tables are ready, and again when what is in them has become another
 // table's.
 func TestServiceTunesItself(t *testing.T) {
@@ -228,7 +281,7 @@ func TestServiceTunesItself(t *testing.T) {
 		return p
 	}
 	peer := announce(main, "generated", 1, 30_000, 12_000)
-	announce(vrf, "few", 2, 100, 100)
+	few := announce(vrf, "few", 2, 100, 100)
 	tables.Start()
 	strides := func(table *rib.Table) string {
 		g := table.Publisher.Generations().Acquire()
@@ -268,6 +321,32 @@ func TestServiceTunesItself(t *testing.T) {
 	first := strides(main)
 	if s := strides(vrf); s != own {
 		t.Errorf("a small table went over to strides %s", s)
+	}
+	// A small one that has grown, without ever being built anew, goes over when the tuner looks again.
+	for i := range 40 {
+		u := rib.Update{}
+		for k := range 500 {
+			u.Reach = append(u.Reach, rib.NLRI{Prefix: netip.PrefixFrom(lpm.Netip4(uint32(20<<24|(500*i+k)<<8)), 24)})
+		}
+		u.Attrs.NextHop = netip.MustParseAddr("192.0.2.1")
+		few.Apply(u)
+		if err := vrf.Publisher.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := strides(vrf); s != own {
+		t.Errorf("a table that has grown went over to strides %s before anybody looked", s)
+	}
+	one := rib.Update{Reach: []rib.NLRI{{Prefix: netip.MustParsePrefix("198.51.100.0/30")}}}
+	one.Attrs.NextHop = netip.MustParseAddr("192.0.2.1")
+	peer.Apply(one)
+	own4, first4 := strings.Fields(own)[0], strings.Fields(first)[0]
+	waitFor("a small table that has grown", func() bool {
+		s := strings.Fields(strides(vrf))[0]
+		return s != own4 && s == strings.Fields(strides(main))[0]
+	})
+	if s := strings.Fields(strides(main))[0]; s != first4 {
+		t.Errorf("one route more and the strides are %s", s)
 	}
 	// Another table: all hosts of a few networks.
 	u := rib.Update{}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
+	"strings"
 	"time"
 
 	"github.com/ribwarp/ribwarp/flavors"
@@ -42,11 +42,7 @@ func (o *serveOptions) planTuner() (tune.Models, error) {
 	if o.tuner.model == "" {
 		return tune.Shipped(), nil
 	}
-	_, err := os.Stat(o.tuner.model) // to Load, a file that is not there yet is one without models
-	var models tune.Models
-	if err == nil {
-		models, err = tune.Load(o.tuner.model)
-	}
+	models, err := readModels(o.tuner.model)
 	if err != nil {
 		return nil, o.failed("tune-model", err)
 	}
@@ -104,20 +100,49 @@ type tuneSeen struct {
 	generation uint64
 }
 
-// newTuner makes the tuner of engines, nil where there is nothing to tune: lists given by hand stay, and so does the
-// other flavor.
+// newTuner makes the tuner of engines, nil where there is nothing to tune.
 func newTuner(o *serveOptions, engines []tunedEngine, tables *rib.Tables, log *slog.Logger) *tuner {
-	t := &tuner{engines: engines, interval: o.tuner.interval, log: log, tables: tables}
-	if o.strides4 == "" {
-		t.families = append(t.families, 32)
-	}
-	if o.strides6 == "" {
-		t.families = append(t.families, 128)
-	}
-	if len(t.families) == 0 || t.interval == 0 || o.flavor == string(flavors.List) {
+	families := o.tunedFamilies()
+	if len(families) == 0 {
 		return nil
 	}
-	return t
+	return &tuner{engines: engines, families: families, interval: o.tuner.interval, log: log, tables: tables}
+}
+
+// tunedFamilies gives the widths of the families whose strides are tuned: lists given by hand stay, and so does the
+// other flavor.
+func (o *serveOptions) tunedFamilies() (widths []int) {
+	if o.tuner.interval == 0 || o.flavor == string(flavors.List) {
+		return nil
+	}
+	if o.strides4 == "" {
+		widths = append(widths, 32)
+	}
+	if o.strides6 == "" {
+		widths = append(widths, 128)
+	}
+	return widths
+}
+
+// describeTuner says what is tuned, for --check.
+func (o *serveOptions) describeTuner() string {
+	var names []string
+	for _, width := range o.tunedFamilies() {
+		names = append(names, map[int]string{32: "IPv4", 128: "IPv6"}[width])
+	}
+	if names == nil {
+		return "never"
+	}
+	cpu, _ := parseBudget(o.tuner.budget, engineCPU) // planTuner has tried it
+	gpu, _ := parseBudget(o.tuner.budget, engineCUDA)
+	text := fmt.Sprintf("%s, every %v, trees of up to %s", strings.Join(names, " and "), o.tuner.interval, formatBudget(cpu))
+	if gpu != cpu {
+		text += ", on GPUs " + formatBudget(gpu)
+	}
+	if o.tuner.model != "" {
+		text += ", by models of " + o.tuner.model
+	}
+	return text
 }
 
 // run tunes until ctx ends: once the tables are ready, and then every interval.
@@ -167,29 +192,38 @@ func (t *tuner) tune(ctx context.Context, width int) {
 		if e.chosen[family] != nil {
 			now = e.chosen[family]
 		}
+		log := t.log.With("engine", e.name, "table", seen.table, "family", []string{"ipv4", "ipv6"}[family], "from", flavors.FormatStrides(now))
 		p := model.On(shape)
 		ranked := p.Rank(e.budget, 1)
 		if len(ranked) == 0 {
-			continue // nothing fits the budget: what there is stays
+			log.Warn("strides stay: no tree fits the budget", "bytes", e.budget)
+			continue
 		}
 		best, present := ranked[0], p.Choice(now)
 		gain := present.Ns/best.Ns - 1
 		over := e.budget > 0 && present.Size.Bytes > e.budget
-		log := t.log.With("engine", e.name, "table", seen.table, "family", []string{"ipv4", "ipv6"}[family], "strides", flavors.FormatStrides(now))
-		if gain <= drifted && !over {
-			log.Debug("strides stay", "best", flavors.FormatStrides(best.Strides), "gain", gain, "took", time.Since(start))
-			continue
+		to, expected := best.Strides, fmt.Sprintf("%+.1f%%", 100*gain)
+		stays := gain <= drifted && !over
+		if stays {
+			log.Debug("strides stay", "best", flavors.FormatStrides(best.Strides), "expected", expected, "took", time.Since(start))
+			if e.chosen[family] == nil {
+				continue
+			}
+			to = now // once more: for tables that have grown, or were overtaken by their changes the last time
 		}
 		// Smaller tables keep the engine's own: a wide root is most of them.
-		if err := e.choice.Set(ctx, width, best.Strides, routes.Len()/2); err != nil {
+		if err := e.choice.Set(ctx, width, to, routes.Len()/2); err != nil {
 			if ctx.Err() == nil {
-				log.Warn("strides not changed", "to", flavors.FormatStrides(best.Strides), "error", err)
+				log.Warn("strides not changed", "to", flavors.FormatStrides(to), "error", err)
 				_ = e.choice.Set(ctx, width, e.chosen[family], routes.Len()/2) // the next tables would fail as well
+				t.seen[family] = tuneSeen{}                                    // the next look tries again
 			}
 			continue
 		}
-		e.chosen[family] = best.Strides
-		log.Info("strides changed", "to", flavors.FormatStrides(best.Strides), "bytes", best.Size.Bytes, "expected", fmt.Sprintf("%+.0f%%", 100*gain), "took", time.Since(start))
+		if !stays {
+			e.chosen[family] = to
+			log.Info("strides changed", "to", flavors.FormatStrides(to), "bytes", best.Size.Bytes, "expected", expected, "took", time.Since(start))
+		}
 	}
 }
 
