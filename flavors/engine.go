@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 
 	"github.com/ribwarp/ribwarp/lpm"
@@ -51,7 +52,8 @@ func (o Options) check() (_ Options, st4, st6 *Strides, err error) {
 	return o, st4, st6, nil
 }
 
-// NewCPU makes the engine that builds and searches on the processor, one core a call.
+// NewCPU makes the engine that builds and searches on the processor: on a core for each family, and on one core a
+// call for all else.
 func NewCPU(o Options) (lpm.Engine, error) {
 	o, st4, st6, err := o.check()
 	if err != nil {
@@ -80,14 +82,16 @@ func (e *cpuEngine) Build(ctx context.Context, routes lpm.Routes) (lpm.Table, er
 		return nil, err
 	}
 	t, err := e.begin(func() (x trees, err error) {
-		if x[0], err = treeOf(e.choice.strides(e.own[0], len(routes.V4)), e.flavor, SortMasks4(routes.V4)); err != nil {
+		var err6 error
+		var v6 sync.WaitGroup
+		v6.Go(func() { x[1], err6 = NewTree(e.choice.strides(e.own[1], len(routes.V6)), e.flavor, routes.V6) })
+		x[0], err = treeOf(e.choice.strides(e.own[0], len(routes.V4)), e.flavor, SortMasks4(routes.V4))
+		v6.Wait()
+		switch {
+		case err != nil:
 			return trees{}, fmt.Errorf("build IPv4 tree: %w", err)
-		}
-		if err := ctx.Err(); err != nil {
-			return trees{}, err
-		}
-		if x[1], err = NewTree(e.choice.strides(e.own[1], len(routes.V6)), e.flavor, routes.V6); err != nil {
-			return trees{}, fmt.Errorf("build IPv6 tree: %w", err)
+		case err6 != nil:
+			return trees{}, fmt.Errorf("build IPv6 tree: %w", err6)
 		}
 		return x, nil
 	})

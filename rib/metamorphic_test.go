@@ -225,6 +225,7 @@ func (m *modelPeer) event(c choices) {
 		m.peer.Reconsider()
 	case 11:
 		u := randomUpdate(c)
+		u.Unreach = nil // does not count
 		m.peer.Restore(u)
 		if m.state != "established" {
 			m.state = "stale"

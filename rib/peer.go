@@ -47,6 +47,7 @@ type Peer struct {
 
 	// Below: under rib.mu.
 	imports     Import // nil accepts all
+	judged      int    // how often all routes were judged anew
 	session     Session
 	state       string
 	changed     time.Time // when state became what it is
@@ -95,6 +96,9 @@ func (p *Peer) SetImport(i Import) {
 
 // Reconsider has the Import judge every route of the peer again: what it goes by has changed.
 func (p *Peer) Reconsider() {
+	p.rib.mu.Lock()
+	p.judged++
+	p.rib.mu.Unlock()
 	var last Path
 	attrs := new(Attrs) // of last
 	p.rewrite(func(d *destination, x path) path {
@@ -177,33 +181,11 @@ func (p *Peer) Apply(u Update) {
 	p.apply(&u, x)
 }
 
-// Expect says how many prefixes are about to be restored, so that its RIB makes room for them once. It does nothing where the
-// RIB has some.
-func (p *Peer) Expect(v4, v6 int) {
-	r := p.rib
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.dests.next == lpm.None+1 {
-		r.index = newIndex(v4, v6)
-		r.dirty = make([]lpm.Handle, 0, v4+v6)
-	}
-}
-
-// Restore is Apply with what a saved generation had of the peer: the routes are stale, and so is
-// the peer. Where it is up, or loaded, it knows better, and Restore changes nothing.
+// Restore is a Restoration of one update.
 func (p *Peer) Restore(u Update) {
-	x := p.path(&u).aged()
-	r := p.rib
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	// It does not wait for the publisher, which may not run yet: what was saved bounds it.
-	if p.removed || r.closed || p.state != stateDown && p.state != stateStale {
-		return
-	}
-	if p.state == stateDown {
-		p.setState(stateStale, p.lastError)
-	}
-	p.apply(&u, x)
+	var t Restoration
+	t.Add(p, u)
+	t.Done()
 }
 
 // path makes the path that an update announces, but for identifier and policy.

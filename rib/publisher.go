@@ -297,15 +297,9 @@ type changes struct {
 
 // decide chooses the best paths and compares them with the generation before, nil for none.
 func (p *Publisher) decide(s *snapshot, previous *Generation) changes {
-	v6 := 0
-	for i := range s.changed {
-		if s.key(s.changed[i].handle).v6 {
-			v6++
-		}
-	}
 	c := changes{table: lpm.Routes{
-		V4: make([]lpm.Route4, 0, len(s.changed)-v6),
-		V6: make([]lpm.Route6, 0, v6),
+		V4: make([]lpm.Route4, 0, len(s.changed)-s.v6),
+		V6: make([]lpm.Route6, 0, s.v6),
 	}}
 	if previous != nil {
 		c.routes, c.v4, c.v6 = previous.Routes, previous.V4, previous.V6
@@ -391,6 +385,9 @@ func (p *Publisher) table(ctx context.Context, c changes, previous *Generation) 
 			return table, err
 		}
 		// The engine behind the seam was replaced: it cannot start from the other's table.
+	}
+	if previous == nil {
+		return p.engine.Build(ctx, c.table) // whatever there is has come
 	}
 	all := lpm.Routes{V4: make([]lpm.Route4, 0, c.v4), V6: make([]lpm.Route6, 0, c.v6)}
 	for h := range c.routes.Len() {

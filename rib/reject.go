@@ -46,8 +46,8 @@ func (r Reject) String() string {
 
 // Import decides which routes of a peer may be chosen. Safe for concurrent use.
 type Import interface {
-	// Check judges one route; the prefix has no host bits. It is called under the RIB's lock for
-	// every prefix of every message: it takes some 100 ns, calls nothing of the RIB and does not
+	// Check judges one route; the prefix has no host bits. It is called under the RIB's lock, or a
+	// Restoration's, for every prefix of every message: it takes some 100 ns, calls nothing of the RIB and does not
 	// keep a. Where its answers change, Peer.Reconsider has them asked for anew.
 	Check(prefix netip.Prefix, a *Attrs) Reject
 }

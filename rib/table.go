@@ -95,7 +95,7 @@ func New(o Options) *RIB {
 	r := &RIB{
 		localAS: o.LocalAS, igp: o.IGP, log: o.Log, maxPending: o.MaxPending,
 		wake:  make(chan struct{}, 1),
-		index: newIndex(0, 0), dests: newDestinations(), crowds: map[lpm.Handle]*crowd{}, peers: map[string]*Peer{}, vacant: time.Now(),
+		dests: newDestinations(), crowds: map[lpm.Handle]*crowd{}, peers: map[string]*Peer{}, vacant: time.Now(),
 	}
 	r.room = sync.NewCond(&r.mu)
 	return r
@@ -272,8 +272,14 @@ func (r *RIB) announce(p *Peer, prefix netip.Prefix, x path, check Import, attrs
 	if check != nil && x.reject == Accepted {
 		x.reject = check.Check(k.prefix(), attrs)
 	}
+	r.put(p, k, x)
+}
+
+// put puts in a path of p, which was judged. It is called under the lock.
+func (r *RIB) put(p *Peer, k prefixKey, x path) {
 	h := r.index.find(k)
 	if h == lpm.None {
+		var ok bool
 		if h, ok = r.dests.add(k); !ok {
 			if !r.full {
 				r.full = true

@@ -55,7 +55,7 @@ var hashed = ^uint64(0)
 // newCopy makes a copy of exactly the given routes in an empty table. Of a prefix that occurs twice the
 // later route counts.
 func newCopy(t Table, seed maphash.Seed, routes lpm.Routes) (*copy, error) {
-	c := &copy{table: t, seed: seed, entries: make([]entry, 1, 1+len(routes.V6)), users: 1}
+	c := &copy{table: t, seed: seed, entries: make([]entry, 1, 1+len(routes.V6))}
 	keys, values := make([]uint64, 0, routes.Len()), make([]uint32, 0, routes.Len())
 	for _, r := range routes.V4 {
 		if r.Handle != lpm.None {

@@ -22,7 +22,7 @@ func SetLog(tb testing.TB, longest, wait int) {
 }
 
 // Indexed tells whether a table has an index.
-func Indexed(t lpm.Table) bool { return t.(*table).copy != nil }
+func Indexed(t lpm.Table) bool { return t.(*table).copy.Load() != nil }
 
 // Settle waits for what is done in the background.
 func Settle(t lpm.Table) {

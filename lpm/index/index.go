@@ -14,6 +14,7 @@ import (
 	"context"
 	"hash/maphash"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -37,8 +38,9 @@ type engine struct {
 // empty table for the given number of prefixes.
 //
 // An index that cannot be made, or fails, as where a device has no memory left, is left out: its table is
-// asked instead, and asks to be built anew (Worn). Making it takes about as long as building the table, on another
-// processor if there is one. The copies of all tables together have 20 million routes at most.
+// asked instead, and asks to be built anew (Worn). Making it takes about as long as building the table, and begins
+// when that is there: until it is done the table is asked instead, too. The copies of all tables together have 20 million
+// routes at most.
 func New(base lpm.Engine, open func(prefixes int) (Table, error)) lpm.Engine {
 	return &engine{Engine: base, open: open, seed: maphash.MakeSeed()}
 }
@@ -52,28 +54,20 @@ type table struct {
 	lpm.Table
 	engine *engine
 	line   *line
-	number int   // of the line's changes that it has
-	copy   *copy // nil where there is no index
+	number int                  // of the line's changes that it has
+	copy   atomic.Pointer[copy] // nil where there is no index
 	closed atomic.Bool
 }
 
-// Build makes the base's table and the index beside each other.
+// Build makes the base's table, and has the index made in the background.
 func (e *engine) Build(ctx context.Context, routes lpm.Routes) (lpm.Table, error) {
-	if err := routes.Validate(); err != nil {
-		return nil, err
-	}
-	made := make(chan *copy, 1)
-	go func() { made <- e.build(routes) }()
 	base, err := e.Engine.Build(ctx, routes)
-	c := <-made
 	if err != nil {
-		if c != nil {
-			e.close(c)
-		}
 		return nil, err
 	}
-	l := newLine(e, c)
-	return &table{Table: base, engine: e, line: l, copy: c}, nil
+	t := &table{Table: base, engine: e, line: newLine(e)}
+	t.line.begin(t, lpm.Routes{V4: slices.Clone(routes.V4), V6: slices.Clone(routes.V6)})
+	return t, nil
 }
 
 // build makes a copy of exactly the given routes, nil where that fails.
@@ -136,7 +130,7 @@ func (e *engine) Update(ctx context.Context, prev lpm.Table, changes lpm.Routes)
 	}
 	t := &table{Table: base, engine: e, line: p.line}
 	if !t.line.next(t, p, changes) {
-		t.line = newLine(e, nil) // there is a newer table than p: this one begins a line without an index
+		t.line = newLine(e) // there is a newer table than p: this one begins a line without an index
 	}
 	return t, nil
 }
@@ -164,13 +158,14 @@ func (t *table) Close() error {
 
 // Find is the base's Find, from the index.
 func (t *table) Find(p netip.Prefix) lpm.Handle {
-	if t.copy == nil || t.closed.Load() {
+	c := t.copy.Load()
+	if c == nil || t.closed.Load() {
 		return t.Table.Find(p)
 	}
 	q := questions.Get().(*question)
 	defer questions.Put(q)
 	q.one[0] = p
-	if t.copy.find(q, q.dst[:], q.one[:]) != nil {
+	if c.find(q, q.dst[:], q.one[:]) != nil {
 		return t.Table.Find(p)
 	}
 	return q.dst[0]
@@ -181,10 +176,10 @@ func (t *table) FindAll(dst []lpm.Handle, prefixes []netip.Prefix) error {
 	if t.closed.Load() {
 		return lpm.ErrClosed
 	}
-	if t.copy != nil {
+	if c := t.copy.Load(); c != nil {
 		q := questions.Get().(*question)
 		defer questions.Put(q)
-		if t.copy.find(q, dst, prefixes) == nil {
+		if c.find(q, dst, prefixes) == nil {
 			return nil
 		}
 	}

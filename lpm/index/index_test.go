@@ -3,6 +3,7 @@ package index_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"sync"
@@ -256,6 +257,91 @@ func TestHeldTables(t *testing.T) {
 		}
 		_ = e.Close()
 	}
+}
+
+// A table is there before its index, and answers. The index comes to those that it is right for, and the next ones, with what
+// changed meanwhile; nobody asks for a new build until then.
+func TestIndexFollowsTheTable(t *testing.T) {
+	for _, log := range []int{1 << 20, 10} { // the changes are kept for it, or are too many
+		index.SetLog(t, log, 100)
+		r := rand.New(rand.NewPCG(5, 5))
+		rs := lpmtest.RandomRoutes(r, 300, 1)
+		var c counting
+		begin := make(chan struct{})
+		e := newEngine(t, func(n int) (index.Table, error) {
+			<-begin
+			return c.table(n)
+		})
+		update := func(tab lpm.Table, changes lpm.Routes) lpm.Table {
+			t.Helper()
+			next, err := e.Update(context.Background(), tab, changes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return next
+		}
+		v4, v6 := lpmtest.Probes(rs, r)
+		tables := []lpm.Table{lpmtest.Build(t, e, rs)}
+		tables = append(tables, update(tables[0], lpm.Routes{}))
+		oracles := []lpmtest.Oracle{lpmtest.OracleOf(rs), lpmtest.OracleOf(rs)}
+		change := func() {
+			t.Helper()
+			changes := lpmtest.RandomRoutes(r, 40, lpm.Handle(1000*len(tables)))
+			o := maps.Clone(oracles[len(oracles)-1])
+			o.Apply(changes)
+			tables, oracles = append(tables, update(tables[len(tables)-1], changes)), append(oracles, o)
+		}
+		change()
+		check := func(indexed ...bool) {
+			t.Helper()
+			for i, tab := range tables {
+				if index.Indexed(tab) != indexed[i] {
+					t.Fatalf("log of %d: table %d indexed: %t", log, i, !indexed[i])
+				}
+				lpmtest.Check(t, tab, oracles[i], v4, v6)
+			}
+		}
+		check(false, false, false)
+		if lpm.Worn(tables[2]) {
+			t.Fatal("worn before there was an index")
+		}
+		clear(rs.V4) // the slices are the caller's
+		clear(rs.V6)
+		close(begin)
+		index.Settle(tables[0])
+		check(true, true, false)
+		change()
+		check(true, true, false, log > 10)
+		if lpm.Worn(tables[3]) == (log > 10) {
+			t.Fatalf("log of %d: worn is wrong", log)
+		}
+		for _, tab := range tables {
+			_ = tab.Close()
+		}
+		index.Settle(tables[0])
+		if c.open != 0 {
+			t.Fatalf("%d copies were not closed", c.open)
+		}
+		_ = e.Close()
+	}
+}
+
+// A table that is closed before its index is there leaves none behind.
+func TestClosedBeforeItsIndex(t *testing.T) {
+	var c counting
+	begin := make(chan struct{})
+	e := newEngine(t, func(n int) (index.Table, error) {
+		<-begin
+		return c.table(n)
+	})
+	tab := lpmtest.Build(t, e, lpmtest.RandomRoutes(rand.New(rand.NewPCG(6, 6)), 100, 1))
+	_ = tab.Close()
+	close(begin)
+	index.Settle(tab)
+	if c.most != 1 || c.open != 0 || index.Indexed(tab) {
+		t.Fatalf("%d copies, %d not closed, indexed: %t", c.most, c.open, index.Indexed(tab))
+	}
+	_ = e.Close()
 }
 
 // An update without changes shares the copy of the table before.

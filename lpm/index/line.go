@@ -11,7 +11,8 @@ import (
 //
 // A table's copy is never changed. A free one gets what it lacks when the next table takes it, which is little where
 // tables come and go one after the other. What takes longer, cloning a copy or bringing one to date that was in use for
-// long, is done in the background, and tables go without a copy until it is there.
+// long, is done in the background, and tables go without a copy until it is there. So is the first copy; the tables that it
+// is right for get it when it is there.
 type line struct {
 	engine *engine
 
@@ -23,6 +24,8 @@ type line struct {
 	first  int // number of the changes log[0]
 	logged int // routes in the log
 	tended bool
+	made   bool     // the first copy is there, or there will be none
+	wait   []*table // for the first copy: those without changes
 }
 
 const (
@@ -41,17 +44,37 @@ var (
 	longestWait = 1 << 13
 )
 
-// newLine makes the line of one table, with its copy, which may be nil.
-func newLine(e *engine, c *copy) *line {
-	l := &line{engine: e, first: 1, tables: 1}
-	if c != nil {
-		l.copies = []*copy{c}
-		// The first update needs a second copy, and somebody waits for it then.
+// newLine makes the line of one table, without a copy.
+func newLine(e *engine) *line { return &line{engine: e, first: 1, tables: 1, made: true} }
+
+// begin has the first copy made, of the routes of t, the line's only table. It takes routes over.
+func (l *line) begin(t *table, routes lpm.Routes) {
+	l.made, l.wait, l.tended = false, []*table{t}, true
+	go func() {
+		c := l.engine.build(routes)
 		l.mu.Lock()
-		l.tend()
-		l.mu.Unlock()
-	}
-	return l
+		defer l.mu.Unlock()
+		if c != nil {
+			l.copies = append(l.copies, c)
+			for _, t := range l.wait {
+				if !t.closed.Load() {
+					l.give(c, t)
+				}
+			}
+		}
+		l.made, l.wait, l.tended = true, nil, false
+		l.prune()
+		// The first update needs a second copy, and somebody waits for it then.
+		if len(l.copies) > 0 {
+			l.tend()
+		}
+	}()
+}
+
+// give has a table read a copy.
+func (l *line) give(c *copy, t *table) {
+	c.users++
+	t.copy.Store(c)
 }
 
 // next gives t, which is p and changes, its number and its copy, and reports whether p is the line's newest table.
@@ -63,15 +86,17 @@ func (l *line) next(t, p *table, changes lpm.Routes) bool {
 	}
 	l.tables++
 	if changes.Len() == 0 { // attributes may have changed: the index knows none
-		t.number, t.copy = p.number, p.copy
-		if t.copy != nil {
-			t.copy.users++
+		t.number = p.number
+		if c := p.copy.Load(); c != nil {
+			l.give(c, t)
+		} else if t.number == 0 && !l.made {
+			l.wait = append(l.wait, t)
 		}
 		return true
 	}
 	l.newest++
 	t.number = l.newest
-	if len(l.copies) == 0 {
+	if len(l.copies) == 0 && l.made {
 		l.first = l.newest + 1
 		return true
 	}
@@ -81,7 +106,7 @@ func (l *line) next(t, p *table, changes lpm.Routes) bool {
 	if c == nil || l.lacks(c) > max(longestWait, 4*changes.Len()) {
 		l.tend()
 	} else if l.catchUp(c) {
-		c.users, t.copy = 1, c
+		l.give(c, t)
 		if len(l.copies) == 1 { // for the next update
 			l.tend()
 		}
@@ -123,6 +148,9 @@ func (l *line) catchUp(c *copy) bool {
 // trim forgets what no copy lacks, and what is more than is kept: what is out of reach then is dropped, or once it is free.
 func (l *line) trim() {
 	oldest := l.newest
+	if !l.made {
+		oldest = 0
+	}
 	for _, c := range l.copies {
 		oldest = min(oldest, c.number)
 	}
@@ -222,8 +250,8 @@ func (l *line) release(t *table) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tables--
-	if t.copy != nil {
-		t.copy.users--
+	if c := t.copy.Load(); c != nil {
+		c.users--
 	}
 	l.prune()
 }
@@ -246,7 +274,7 @@ func (l *line) prune() {
 func (l *line) lost() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !slices.ContainsFunc(l.copies, l.inReach)
+	return l.made && !slices.ContainsFunc(l.copies, l.inReach)
 }
 
 // bytes is the memory of the copies.

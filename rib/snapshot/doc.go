@@ -3,7 +3,7 @@
 // without a best route it saves all paths: what keeps them from being chosen may be a cache of VRPs
 // that is not back yet, and must not lose them (rib.Publisher.Withheld).
 //
-//	Publisher -> Generation -> Saver -> file -> Load -> Saved.Restore -> rib.Peer.Restore
+//	Publisher -> Generation -> Saver -> file -> Load -> Saved.Restore -> rib.Restoration
 //
 // A Saver does all that a service needs: Restore at the start, Run while it goes, SaveNow at the
 // end. docs/adr/0016-saved-generation.md says why routes come back as stale ones of their peers.
@@ -49,7 +49,7 @@
 //	uvarint  number of routes, then each: 4 bytes path identifier with flag 2; 1 byte length of the
 //	         prefix in bits; as many bytes of the address as hold them
 //
-// Routes are grouped so because that is how rib.Peer.Restore wants them. Attributes are written
+// Routes are grouped so because that is how rib.Restoration wants them. Attributes are written
 // once for a batch, nothing refers to another block, and reading needs no memory but the file's.
 //
 // The file is not compressed: see docs/adr/0016-saved-generation.md for what was measured.

@@ -28,7 +28,7 @@ const (
 	maxBlock = 16 << 20
 	// blockSize is where a writer ends a block: small, for that is its memory.
 	blockSize = 256 << 10
-	// maxBatch bounds how long a restored batch holds the RIB's lock: about 0.2 ms.
+	// maxBatch bounds the memory of whoever reads a batch, and how long others wait that restore theirs: about 0.1 ms.
 	maxBatch = 1024
 )
 

@@ -54,8 +54,8 @@ type RestoredPeer struct {
 // Routes of other peers are dropped, and those that were last known to be right before maxAge; 0
 // is any age. Call it before sessions start: a peer that is up knows better and takes nothing.
 //
-// It works on all processors and takes some 0.5 µs of one a route. It does not wait for the
-// publisher: what was saved bounds it.
+// It takes some 0.2 µs of a processor a route and 2 µs a set of attributes, half of it on all
+// processors. It does not wait for the publisher: what was saved bounds it.
 func (s *Saved) Restore(find Find, maxAge time.Duration) Restored {
 	var all Restored
 	for i := range s.Tables {
@@ -63,12 +63,6 @@ func (s *Saved) Restore(find Find, maxAge time.Duration) Restored {
 		peers := make([]target, len(t.Peers))
 		for j, p := range t.Peers {
 			peers[j].aim(p, find(t.Name, p), s.Created, maxAge)
-		}
-		for j := range peers {
-			if to := &peers[j]; to.peer != nil {
-				to.peer.Expect(t.V4, t.V6)
-				break
-			}
 		}
 		t.restore(peers)
 		for j := range peers {
@@ -109,9 +103,9 @@ func (t *target) aim(saved Peer, to *rib.Peer, created time.Time, maxAge time.Du
 	}
 }
 
-// restore deals the blocks out to all processors: most of the work is to intern attributes, which
-// needs no lock of the RIB.
+// restore deals the blocks out to all processors: most of the work on them is to intern attributes.
 func (t *Table) restore(peers []target) {
+	var restoration rib.Restoration
 	var next atomic.Int64
 	var workers sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), len(t.routes)) {
@@ -130,11 +124,12 @@ func (t *Table) restore(peers []target) {
 					}
 					to.routes[kind].Add(int64(len(b.update.Reach)))
 					if to.fates[kind] == Given {
-						to.peer.Restore(b.update)
+						restoration.Add(to.peer, b.update)
 					}
 				}
 			}
 		})
 	}
 	workers.Wait()
+	restoration.Done()
 }
