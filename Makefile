@@ -50,7 +50,7 @@ generate-check: generate ## is the PTX in the repository what nvcc makes of its 
 	@changed=$$(git status --porcelain -- 'kernels/*.ptx'); if [ -n "$$changed" ]; then \
 		echo "these are not as committed, run make generate and commit them:"; echo "$$changed"; exit 1; fi
 
-gpu-tests: cuda ## the folder gpu-tests: copy it to a machine with a GPU and start run.sh there
+gpu-tests: build cuda ## the folder gpu-tests: copy it to a machine with a GPU and start run.sh there
 	GO="$(GO)" .ci/gpu-tests.sh
 
 clean:

@@ -5,6 +5,7 @@
 #   run.sh sanitize [LOGS]    the short tests under compute-sanitizer, once with each of its tools
 #   run.sh bench [LOGS]       the figures of docs/benchmarks/gpu.txt, hash.txt and heap.txt, to files of LOGS, too
 #   run.sh heap [LOGS]        all three of them for shortest paths alone, in 4 minutes
+#   run.sh exits [LOGS]       shortest paths as the service and the commands compute them, in a minute
 #   run.sh tune [LOGS]        lookups in trees of many strides, to tune-gpu.tsv, which models are fitted to, and the choice of
 #                             the model that is fitted to them beside 50 candidates, to tune-gpu.txt; some 8 minutes
 #
@@ -12,7 +13,7 @@
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 what=tests
-case ${1:-} in sanitize | bench | heap | tune)
+case ${1:-} in sanitize | bench | heap | exits | tune)
 	what=$1
 	shift
 	;;
@@ -81,14 +82,15 @@ bench() {
 	done
 }
 
-# tests PATTERN TOOL... runs the packages whose folders match, with each tool; plain is none.
+# tests PATTERN TOOL... runs the packages whose folders match, with each tool; plain is none. With only it runs no
+# other tests than those.
 tests() {
 	local packages=$1
 	shift
 	for tool in "$@"; do
 		while read -r binary; do
 			dir=$(dirname "$binary")
-			command=("./$(basename "$binary")" -test.v -test.timeout=30m)
+			command=("./$(basename "$binary")" -test.v -test.timeout=30m ${only:+-test.run "$only"})
 			if [ "$tool" != plain ]; then
 				# Tests make calls fail on purpose, and lose a GPU in a process of its own. The
 				# conformance suite launches the same kernels as the tests of images and of changes.
@@ -117,6 +119,7 @@ case $what in
 tests) tests . plain ;;
 sanitize) tests . "${sanitizers[@]}" ;;
 bench) bench gpu hash heap ;;
+exits) only=PathGPU tests '^cmd/ribwarp/ribwarp' plain ;;
 tune) bench tune-gpu ;;
 heap)
 	tests '^(kernels/heap|cmd/ribwarp/internal/paths)/' plain "${sanitizers[@]}"

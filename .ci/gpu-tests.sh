@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the folder gpu-tests: the test binaries of all packages that test on devices, ribwarp-cuda
-# as make built it, and run.sh to run them on a machine that has a GPU and needs no Go.
+# Makes the folder gpu-tests: the test binaries of all packages that test on devices, ribwarp and
+# ribwarp-cuda as make built them, and run.sh to run them on a machine that has a GPU and needs no Go.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go=${GO:-go}
@@ -8,7 +8,7 @@ out=gpu-tests
 
 rm -rf "$out"
 mkdir "$out"
-cp ribwarp-cuda "$out/"
+cp ribwarp ribwarp-cuda "$out/"
 cp .ci/gpu-tests-run.sh "$out/run.sh"
 
 # Packages whose tests import kernels/device or what lies below it.

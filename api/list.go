@@ -82,11 +82,11 @@ func parseListQuery(raw string, vrps func() VRPs) (listQuery, error) {
 			}
 		case generationParameter:
 			q.number, err = parseNumber(name, v)
-		case tableParameter: // asked for before
+		case tableParameter, fromParameter: // asked for elsewhere
 		default:
 			known, err := filter.add(name, given, vrps) // looks at all of them
 			if !known {
-				err = unknownParameter(name, filterParameters, "limit", "cursor", "include", generationParameter, tableParameter)
+				err = unknownParameter(name, filterParameters, "limit", "cursor", "include", generationParameter, tableParameter, fromParameter)
 			}
 			return err
 		}
@@ -131,9 +131,14 @@ func (a *API) list(c *gin.Context) {
 		return
 	}
 	defer g.Release()
-	if q.live { // the tag says from which generation to go on, and nothing of the RPKI
+	seen, ok := a.seenFrom(c, v, g)
+	switch {
+	case !ok:
+		return
+	case seen != nil: // it hangs on the IGP and on paths as they are now: no tag
+	case q.live: // the tag says from which generation to go on, and nothing of the RPKI
 		v.tag(c, g)
-	} else if v.unchanged(c, g) {
+	case v.unchanged(c, g):
 		return
 	}
 	if c.Request.Method == http.MethodHead {
@@ -141,21 +146,25 @@ func (a *API) list(c *gin.Context) {
 		return
 	}
 	defer v.held.hold(g)
-	if err := a.writeListing(c, v, g, q); err != nil {
+	if err := a.writeListing(c, v, g, seen, q); err != nil {
 		a.cannotGoOn(c, g, err)
 	}
 }
 
 // writeListing writes routes in pieces. A client that does not read holds it up, one that is gone
 // ends it.
-func (a *API) writeListing(c *gin.Context, v *view, g *rib.Generation, q listQuery) error {
+func (a *API) writeListing(c *gin.Context, v *view, g *rib.Generation, seen *rib.View, q listQuery) error {
+	routes := func(behind netip.Prefix, most int) iter.Seq[rib.Route] { return q.filter.Routes(g, behind, most) }
+	if seen != nil {
+		routes = func(behind netip.Prefix, most int) iter.Seq[rib.Route] { return seen.Routes(q.filter, behind, most) }
+	}
 	out := a.newLineWriter(c, func() { v.held.hold(g) })
 	var vrps VRPs
 	if q.rpki {
 		vrps = a.vrps()
 	}
 	given, last := 0, q.from.behind
-	for r := range q.filter.Routes(g, q.from.behind, q.limit) {
+	for r := range routes(q.from.behind, q.limit) {
 		if given == q.limit {
 			out.text = fmt.Appendf(out.text, "{\"cursor\":%q}\n", cursor{g.Number, last})
 			return out.flush()
@@ -171,16 +180,16 @@ func (a *API) writeListing(c *gin.Context, v *view, g *rib.Generation, q listQue
 			return err
 		}
 	}
-	out.text = fmt.Appendf(out.text, "{\"end\":true,\"routes\":%d}\n", total(g, q, given))
+	out.text = fmt.Appendf(out.text, "{\"end\":true,\"routes\":%d}\n", total(routes, q, given))
 	return out.flush()
 }
 
 // total counts the routes of a whole listing, of which the last ones were given.
-func total(g *rib.Generation, q listQuery, given int) int {
+func total(routes func(behind netip.Prefix, most int) iter.Seq[rib.Route], q listQuery, given int) int {
 	if q.from.generation == 0 {
 		return given
 	}
-	return given + countUpTo(q.from.behind, q.filter.Routes(g, netip.Prefix{}, math.MaxInt), func(r rib.Route) netip.Prefix { return r.Prefix })
+	return given + countUpTo(q.from.behind, routes(netip.Prefix{}, math.MaxInt), func(r rib.Route) netip.Prefix { return r.Prefix })
 }
 
 // countUpTo counts what comes up to a prefix.

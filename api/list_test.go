@@ -302,7 +302,7 @@ func TestListingRefusesBadRequests(t *testing.T) {
 		{"cursor=1," + strings.Repeat("1", 100), "too long"},
 		{"cursor=1,10.0.0.0/8&cursor=1,10.0.0.0/8", "cursor is given 2 times"},
 		{"include=paths", `include has "paths": there is rpki`},
-		{"origins=1", `unknown parameter "origins": there are family, origin, as, as_path, community, next_hop, peer, within, covers, overlaps, rpki, stale, limit, cursor, include, generation and table`},
+		{"origins=1", `unknown parameter "origins": there are family, origin, as, as_path, community, next_hop, peer, within, covers, overlaps, rpki, stale, limit, cursor, include, generation, table and from`},
 		{"cursor=1,10.0.0.0/8&generation=2", "generation is 2 and the cursor is of 1"},
 		{"limit=%zz", "query"},
 	} {

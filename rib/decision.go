@@ -92,7 +92,9 @@ var steps = []step{
 func keep(in []contender, keeps func(*contender) bool) (left int) {
 	for i := range in {
 		if keeps(&in[i]) {
-			in[left], in[i] = in[i], in[left]
+			if i != left { // a contender is large
+				in[left], in[i] = in[i], in[left]
+			}
 			left++
 		}
 	}
@@ -102,19 +104,26 @@ func keep(in []contender, keeps func(*contender) bool) (left int) {
 // least makes a step that leaves the contenders that compare orders first.
 func least(compare func(a, b *contender) int) func(in []contender) (left int) {
 	return func(in []contender) int {
-		first := in[0]
+		first := 0
 		for i := range in {
-			if compare(&in[i], &first) < 0 {
-				first = in[i]
+			if compare(&in[i], &in[first]) < 0 {
+				first = i
 			}
 		}
-		return keep(in, func(c *contender) bool { return compare(c, &first) == 0 })
+		if first != 0 {
+			in[0], in[first] = in[first], in[0]
+		}
+		return 1 + keep(in[1:], func(c *contender) bool { return compare(c, &in[0]) == 0 })
 	}
 }
 
 // leastMED leaves the contenders with the lowest MED of their neighbouring AS.
 func leastMED(in []contender) (left int) {
-	if !slices.ContainsFunc(in, func(c contender) bool { return c.med != in[0].med }) {
+	same := true
+	for i := range in {
+		same = same && in[i].med == in[0].med
+	}
+	if same {
 		return len(in) // as nearly always: spare the map
 	}
 	lowest := make(map[uint32]uint32, len(in))

@@ -57,6 +57,12 @@ func (p path) shown() path {
 	return p
 }
 
+// samePaths tells whether two destinations have the same paths, as those have that came in the same messages. Where they
+// have them in another order it does not tell.
+func samePaths(a, b path, others, othersOfB []path) bool {
+	return a == b && slices.Equal(others, othersOfB)
+}
+
 // A destination is a prefix with the paths of all peers to it, in no particular order: 48
 // bytes with the first path, which is all that a table from one peer needs.
 //

@@ -50,6 +50,18 @@ func (f *Filter) Routes(g *Generation, behind netip.Prefix, most int) iter.Seq[R
 				return
 			}
 		}
+		for h := range f.walk(g, behind, most) {
+			if r := g.Route(h); wanted.takes(r) && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// walk gives the handles of the routes in Spans, in order, from behind a prefix on. The caller needs most of what the filter
+// wants of them at most.
+func (f *Filter) walk(g *Generation, behind netip.Prefix, most int) iter.Seq[lpm.Handle] {
+	return func(yield func(lpm.Handle) bool) {
 		spans := f.Spans
 		if len(spans) == 0 {
 			spans = everything
@@ -66,7 +78,7 @@ func (f *Filter) Routes(g *Generation, behind netip.Prefix, most int) iter.Seq[R
 				return
 			}
 			for _, h := range handles {
-				if r := g.Route(h); wanted.takes(r) && !yield(r) {
+				if !yield(h) {
 					return
 				}
 			}

@@ -83,34 +83,36 @@ func (c *hopCosts) to(nextHop netip.Addr) uint64 {
 // SetIGP puts another state of the IGP in force, nil for none, and has decided again what it may
 // decide otherwise: destinations with a path whose next hop is reachable now and was not, or the other way
 // round, or with two paths whose costs compare otherwise than before. It gives their number. It costs
-// one walk over the table, like those of Peer: others get the lock in between. What it changes
-// becomes visible in one generation, when the walk is over. One call at a time is under way.
+// one walk over the table, on all cores; who changes the table meanwhile gets the lock in between. What it
+// changes becomes visible in one generation, when the walk is over. One call at a time is under way.
 func (r *RIB) SetIGP(c IGPCost) (affected int) {
 	r.igpTurn.Lock()
 	defer r.igpTurn.Unlock()
+	started := time.Now()
 	r.mu.Lock()
-	s := costScan{was: r.igp, is: c}
+	was := r.igp
 	r.igp = c // from here on: what is decided meanwhile, and then once more, is right already
 	r.mu.Unlock()
-	if s.was == nil && s.is == nil {
+	if was == nil && c == nil {
 		return 0
 	}
-	s.memo = map[netip.Addr]*costChange{}
-	for n := 0; r.visit(n, func(first lpm.Handle, some []destination) {
-		for i := range some {
-			if d := &some[i]; !d.dirty && d.first.exists() && s.affects(d) {
-				affected++
-				d.dirty = true
-				if len(r.dirty) == 0 {
-					r.since = time.Now()
-				}
-				// Nobody is told before the end: a generation for each part would take longer
-				// than all of it.
-				r.dirty = append(r.dirty, first+lpm.Handle(i))
-			}
-		}
-	}); n++ {
+	found := r.scan(func() scanner {
+		s := costScan{was: was, is: c, memo: map[netip.Addr]*costChange{}}
+		return s.mark
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, some := range found {
+		affected += len(some)
 	}
+	if affected == 0 {
+		return 0
+	}
+	if len(r.dirty) == 0 || started.Before(r.since) {
+		r.since = started
+	}
+	r.dirty = append(slices.Grow(r.dirty, affected), slices.Concat(found...)...)
+	// Nobody is told before the end: a generation for each part would take longer than all of it.
 	r.notify()
 	return affected
 }
@@ -118,7 +120,7 @@ func (r *RIB) SetIGP(c IGPCost) (affected int) {
 // A costChange is what a next hop costs before and after a change of the IGP.
 type costChange struct{ was, is uint64 }
 
-// A costScan finds what a change of the IGP may decide otherwise.
+// A costScan finds what a change of the IGP may decide otherwise. Not safe for concurrent use.
 type costScan struct {
 	was, is IGPCost
 	memo    map[netip.Addr]*costChange
@@ -143,6 +145,26 @@ func (s *costScan) at(i int, p Path) *costChange {
 	}
 	s.last[i], s.lastOf[i] = p, c
 	return c
+}
+
+// mark is a scanner: it marks as dirty the destinations that the change may decide otherwise.
+func (s *costScan) mark(dst []lpm.Handle, first lpm.Handle, some []destination) []lpm.Handle {
+	var last *destination
+	affected := false // last
+	for i := range some {
+		d := &some[i]
+		if d.dirty || d.empty() {
+			continue
+		}
+		if last == nil || !samePaths(d.first, last.first, d.others(), last.others()) {
+			affected = s.affects(d)
+		}
+		if last = d; affected {
+			d.dirty = true
+			dst = append(dst, first+lpm.Handle(i))
+		}
+	}
+	return dst
 }
 
 // affects tells whether the change may decide a destination otherwise. The decision only compares costs,
@@ -170,7 +192,9 @@ func (s *costScan) affects(d *destination) bool {
 		return false
 	}
 	// In order, so that neighbours speak for all pairs: there may be tens of thousands of paths.
-	slices.SortFunc(s.changes, func(a, b costChange) int { return cmp.Or(cmp.Compare(a.was, b.was), cmp.Compare(a.is, b.is)) })
+	if len(s.changes) > 2 {
+		slices.SortFunc(s.changes, func(a, b costChange) int { return cmp.Or(cmp.Compare(a.was, b.was), cmp.Compare(a.is, b.is)) })
+	}
 	for i, a := range s.changes {
 		if (a.was == UnreachableCost) != (a.is == UnreachableCost) {
 			return true

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -146,6 +147,77 @@ func TestSetIGPIsAsAFreshRIB(t *testing.T) {
 		_, fresh, _ := e.load(t, rib.Options{})
 		if got, want := routesByName(t, p), routesByName(t, fresh); !maps.Equal(got, want) {
 			t.Fatalf("seed %d: without an IGP %v\nwant %v", seed, got, want)
+		}
+	}
+}
+
+// joined has up to so many prefixes of neighbouring messages in one, with the first's attributes.
+func (e exits) joined(rng *rand.Rand, most int) exits {
+	j := exits{peers: e.peers}
+	for _, updates := range e.updates {
+		var all []rib.Update
+		for len(updates) > 0 {
+			n := min(1+rng.IntN(most), len(updates))
+			u := rib.Update{Attrs: updates[0].Attrs}
+			for _, x := range updates[:n] {
+				u.Reach = append(u.Reach, x.Reach...)
+			}
+			all, updates = append(all, u), updates[n:]
+		}
+		j.updates = append(j.updates, all)
+	}
+	return j
+}
+
+// The same with as many destinations as all cores share, on many pages, together with what peers change in any order.
+func TestSetIGPOnAllCoresIsAsAFreshRIB(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(4, runtime.GOMAXPROCS(0))))
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	for range 2 {
+		const hops = 12
+		e := randomExits(rng, 3, 30_000, hops).joined(rng, 12)
+		r, p, peers := e.load(t, rib.Options{})
+		routesByName(t, p)
+		most := 0
+		for round := range 6 {
+			is := costs{}
+			for h := range hops {
+				switch cost := rng.IntN(10); cost {
+				case 0:
+					is[hop(h)] = rib.UnreachableCost
+				case 1: // unknown
+				default:
+					is[hop(h)] = uint64(cost)
+				}
+			}
+			for i, updates := range e.updates {
+				for range 200 * (round % 2) {
+					u := &updates[rng.IntN(len(updates))]
+					u.Attrs.NextHop = hop(rng.IntN(hops))
+					peers[i].Apply(*u)
+				}
+			}
+			changes := p.Stats().Changes
+			affected := r.SetIGP(is)
+			most = max(most, affected)
+			got := routesByName(t, p)
+			_, fresh, _ := e.load(t, rib.Options{IGP: is})
+			if want := routesByName(t, fresh); !maps.Equal(got, want) {
+				t.Fatalf("seed %d, round %d: %d routes, want %d, or other ones", seed, round, len(got), len(want))
+			}
+			g := p.Generations().Acquire()
+			if n := len(contents(g)); g.V4 != n {
+				t.Fatalf("seed %d, round %d: the generation counts %d routes of %d", seed, round, g.V4, n)
+			}
+			g.Release()
+			if changed := p.Stats().Changes - changes; round%2 == 0 && changed > uint64(affected) {
+				t.Fatalf("seed %d, round %d: %d routes changed, %d were decided again", seed, round, changed, affected)
+			}
+		}
+		if most < 5000 {
+			t.Fatalf("seed %d: %d destinations at most were decided again: too few for all cores", seed, most)
 		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/ribwarp/ribwarp/lpm"
-	"github.com/ribwarp/ribwarp/lpm/cow"
 )
 
 const (
@@ -235,7 +234,7 @@ func (p *Publisher) publish(ctx context.Context, first bool) (worked bool, err e
 
 	s := p.take()
 	first = first || s.complete || p.timedOut.Load()
-	c := p.decide(s, previous)
+	c := s.decide(previous, &p.rib.hidden)
 	publishing := c.count > 0 || previous == nil && first
 	if publishing {
 		if err := p.build(ctx, c, previous, s.since); err != nil {
@@ -284,66 +283,6 @@ func (p *Publisher) becomeReady() {
 	if !p.ready.Swap(true) {
 		p.log.Info("ready", "generation", p.number)
 	}
-}
-
-// changes are what a snapshot makes different from the generation before.
-type changes struct {
-	count  int              // routes that differ
-	table  lpm.Routes       // prefixes that came or went
-	routes cow.Array[Route] // of the new generation
-	v4, v6 int              // routes in it
-	gone   []lpm.Handle     // without a path: may be freed once it is published
-}
-
-// decide chooses the best paths and compares them with the generation before, nil for none.
-func (p *Publisher) decide(s *snapshot, previous *Generation) changes {
-	c := changes{table: lpm.Routes{
-		V4: make([]lpm.Route4, 0, len(s.changed)-s.v6),
-		V6: make([]lpm.Route6, 0, s.v6),
-	}}
-	if previous != nil {
-		c.routes, c.v4, c.v6 = previous.Routes, previous.V4, previous.V6
-	}
-	var edit *cow.Edit[Route] // made at the first difference
-	decision := newDecision(s.speakers, s.igp)
-	for changed, best := range s.decided() {
-		h := changed.handle
-		k := s.key(h)
-		was := c.routes.At(int(h))
-		var is Route
-		if best.exists() {
-			is = decision.route(k.prefix(), best)
-		} else {
-			c.gone = append(c.gone, h)
-		}
-		p.rib.hidden.note(k.prefix(), !best.exists() && changed.usable())
-		if is == was {
-			continue
-		}
-		if edit == nil {
-			edit = c.routes.Edit()
-		}
-		edit.Set(int(h), is)
-		c.count++
-		by := 0
-		switch {
-		case was == Route{}:
-			k.addTo(&c.table, h)
-			by = +1
-		case is == Route{}:
-			k.addTo(&c.table, lpm.None)
-			by = -1
-		}
-		if k.v6 {
-			c.v6 += by
-		} else {
-			c.v4 += by
-		}
-	}
-	if edit != nil {
-		c.routes = edit.Done()
-	}
-	return c
 }
 
 // build has the engine make the table and publishes it.

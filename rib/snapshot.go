@@ -10,7 +10,6 @@ import (
 // it without the RIB's lock, while peers go on.
 type snapshot struct {
 	changed  []destinationPaths
-	v6       int                      // of them are IPv6 prefixes
 	pages    []*[pageSize]destination // for the keys of every handle in use, nothing else
 	speakers []speaker
 	igp      IGPCost
@@ -46,9 +45,6 @@ func (r *RIB) take() *snapshot {
 	for i, h := range r.dirty {
 		d := r.dests.at(h)
 		d.dirty, d.shared = false, d.more != nil
-		if d.isV6 {
-			s.v6++
-		}
 		s.changed[i] = destinationPaths{first: d.first, more: d.more, handle: h}
 	}
 	if len(r.dirty) > smallDirty {

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ribwarp/ribwarp/lpm"
@@ -54,10 +55,10 @@ type RIB struct {
 	// wake holds an item when there may be something to publish.
 	wake chan struct{}
 
-	mu     sync.Mutex // everything below, and the peers' state; held for microseconds
-	igp    IGPCost    // in force
-	room   *sync.Cond // the publisher took what waited, or somebody need not wait any more
-	waits  int        // who waits for room
+	mu     sync.RWMutex // everything below, and the peers' state; held for microseconds, and shared by a scan alone
+	igp    IGPCost      // in force
+	room   *sync.Cond   // the publisher took what waited, or somebody need not wait any more
+	waits  int          // who waits for room
 	index  index
 	dests  destinations
 	crowds map[lpm.Handle]*crowd // of destinations with very many paths
@@ -389,6 +390,36 @@ func (r *RIB) visitLocked(first int, f func(first lpm.Handle, some []destination
 	at := first & (pageSize - 1)
 	f(lpm.Handle(first), r.dests.pages[first>>pageBits][at:at+1<<visitBits])
 	return true
+}
+
+// A scanner looks at a part of the destinations, the first of which has this handle, and appends the handles of those
+// that it wants.
+type scanner func(dst []lpm.Handle, first lpm.Handle, some []destination) []lpm.Handle
+
+// scan has all cores look at the destinations, each with a scanner of its own, and gives the handles, by page. It is
+// visit for many cores: the scanners share the lock, so each may write to its part, and to nothing else of the
+// RIB. It leaves out destinations that are added meanwhile.
+func (r *RIB) scan(newScanner func() scanner) [][]lpm.Handle {
+	r.mu.RLock()
+	pages := r.dests.pages
+	r.mu.RUnlock()
+	found := make([][]lpm.Handle, len(pages))
+	var next atomic.Int64
+	var wait sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(pages)) {
+		wait.Go(func() {
+			look := newScanner()
+			for n := int(next.Add(1)) - 1; n < len(pages); n = int(next.Add(1)) - 1 {
+				for at := 0; at < pageSize; at += 1 << visitBits {
+					r.mu.RLock()
+					found[n] = look(found[n], lpm.Handle(n<<pageBits+at), pages[n][at:at+1<<visitBits])
+					r.mu.RUnlock()
+				}
+			}
+		})
+	}
+	wait.Wait()
+	return found
 }
 
 // visitBits is how many destinations a walk looks at with one lock, as a power of two: 48 KiB.

@@ -3,9 +3,13 @@ package rib_test
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/ribwarp/ribwarp/flavors"
 	"github.com/ribwarp/ribwarp/lpm"
@@ -93,6 +97,30 @@ func TestViewIsAsARIBOfTheRouter(t *testing.T) {
 					t.Fatalf("seed %d: %s: %s, want %s", seed, ip, got, want)
 				}
 			}
+			var behind netip.Prefix
+			half := netip.MustParsePrefix("20.1.0.0/16")
+			for _, f := range []*rib.Filter{
+				{},
+				{Prefixes: []func(netip.Prefix) bool{func(p netip.Prefix) bool { return p.Bits() > 16 && rib.Inside(p, half) }}, Spans: []rib.Span{{Of: half}}},
+				{Others: []func(rib.Route) bool{func(r rib.Route) bool { return r.Peer.Name() == "0" }}},
+				{Attrs: []func(*rib.Attrs) bool{func(a *rib.Attrs) bool { return a.NextHop == hop(1) }}},
+			} {
+				var got, all []string
+				for r := range view.Routes(f, behind, math.MaxInt) {
+					got = append(got, said(r))
+				}
+				for r := range f.Routes(want, behind, math.MaxInt) {
+					all = append(all, said(r))
+				}
+				if !slices.Equal(got, all) {
+					t.Fatalf("seed %d: routes behind %s:\n%s\nwant\n%s", seed, behind, strings.Join(got, "\n"), strings.Join(all, "\n"))
+				}
+				u := e.updates[rng.IntN(len(e.updates))]
+				behind = u[rng.IntN(len(u))].Reach[0].Prefix.Masked()
+			}
+			for range view.Routes(&rib.Filter{}, netip.Prefix{}, 1) {
+				break
+			}
 			for _, updates := range e.updates {
 				for _, u := range updates {
 					p := u.Reach[0].Prefix
@@ -149,6 +177,41 @@ func TestViewOfAnOldGeneration(t *testing.T) {
 	}
 	if got := said(early.Exact(two)); got != "30.0.0.0/24 by b to 10.0.0.1" {
 		t.Errorf("a peer that came later: %s", got)
+	}
+}
+
+// What the root has lost since the generation is listed once.
+func TestListingOfAnOldGeneration(t *testing.T) {
+	e := exits{peers: []rib.PeerConfig{{Name: "a", Kind: rib.KindBGP}}}
+	var updates []rib.Update
+	for i := range 3 {
+		updates = append(updates, rib.Update{Reach: []rib.NLRI{{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{20, 0, byte(i), 0}), 24)}}, Attrs: rib.Attrs{NextHop: hop(i)}})
+	}
+	e.updates = [][]rib.Update{updates}
+	r, _, _ := e.load(t, rib.Options{})
+	engine, err := flavors.NewCPU(flavors.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := rib.NewPublisher(r, engine, rib.PublisherOptions{Log: slog.New(slog.DiscardHandler)})
+	var generations []*rib.Generation
+	for _, c := range []rib.IGPCost{nil, costs{hop(0): rib.UnreachableCost, hop(1): rib.UnreachableCost}} {
+		r.SetIGP(c)
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		g := p.Generations().Acquire()
+		defer g.Release()
+		generations = append(generations, g)
+	}
+	for i, g := range generations {
+		var got []string
+		for x := range r.View(g, costs{}).Routes(&rib.Filter{}, netip.Prefix{}, math.MaxInt) {
+			got = append(got, x.Prefix.String())
+		}
+		if want := []string{"20.0.0.0/24", "20.0.1.0/24", "20.0.2.0/24"}; !slices.Equal(got, want) {
+			t.Errorf("generation %d: %v, want %v", i, got, want)
+		}
 	}
 }
 
@@ -221,4 +284,13 @@ func BenchmarkView(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*addresses), "ns/address")
+	const listings = 5
+	started := time.Now()
+	routes := 0
+	for range listings {
+		for range r.View(g, from).Routes(&rib.Filter{}, netip.Prefix{}, math.MaxInt) {
+			routes++
+		}
+	}
+	b.ReportMetric(float64(time.Since(started).Nanoseconds())/float64(routes), "ns/listed")
 }

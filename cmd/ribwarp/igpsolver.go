@@ -37,8 +37,8 @@ func (o *solverOptions) check() error {
 	return nil
 }
 
-// gpuStart is what auto takes the start of a GPU for: work that the processor does sooner stays there.
-const gpuStart = 2 * time.Second
+// gpuStart is what auto takes the start of a GPU for: work that the processor does sooner stays there. Tests change it.
+var gpuStart = 2 * time.Second
 
 // openFor reads the topology, and makes the solver for the paths from these nodes.
 func (o *solverOptions) openFor(ctx context.Context, a *app, from *topologyOptions, roots []string) (t *igp.Topology, s igp.Solver, end func(), err error) {

@@ -6,30 +6,30 @@ package cow
 import "iter"
 
 const (
-	pageBits = 8
-	pageSize = 1 << pageBits
+	// A page of a generation's routes is 7 KiB. Of smaller ones what changes here and there copies less; their list,
+	// which is copied for one change, is longer.
+	pageBits = 7
+	// PageSize is how many elements are copied together: from a multiple of it on.
+	PageSize = 1 << pageBits
 )
 
-// An Array is an immutable array of T, in pages of 256 elements. The zero value is empty.
+// An Array is an immutable array of T, in pages of PageSize elements. The zero value is empty.
 // Copying an Array is cheap and shares its pages. Safe for concurrent use.
 type Array[T any] struct {
-	pages [][]T // each of pageSize elements
+	pages []*[PageSize]T
 	len   int
 }
 
 // Of makes an array of the elements of s. It takes s over: the caller must not write to it.
 func Of[T any](s []T) Array[T] {
-	n := (len(s) + pageSize - 1) / pageSize
-	a := Array[T]{pages: make([][]T, n), len: len(s)}
-	for i := range a.pages {
-		lo, hi := i*pageSize, (i+1)*pageSize
-		if hi > len(s) { // the last page is completed so that every page is whole
-			last := make([]T, pageSize)
-			copy(last, s[lo:])
-			a.pages[i] = last
-			break
-		}
-		a.pages[i] = s[lo:hi:hi]
+	a := Array[T]{pages: make([]*[PageSize]T, 0, (len(s)+PageSize-1)/PageSize), len: len(s)}
+	for ; len(s) >= PageSize; s = s[PageSize:] {
+		a.pages = append(a.pages, (*[PageSize]T)(s))
+	}
+	if len(s) > 0 { // the last page is completed so that every page is whole
+		last := new([PageSize]T)
+		copy(last[:], s)
+		a.pages = append(a.pages, last)
 	}
 	return a
 }
@@ -43,7 +43,7 @@ func (a Array[T]) At(i int) T {
 		var zero T
 		return zero
 	}
-	return a.pages[i>>pageBits][i&(pageSize-1)]
+	return a.pages[i>>pageBits][i&(PageSize-1)]
 }
 
 // Unshared gives the ranges of indexes, each from lo to below hi, in order, at which two arrays may
@@ -51,8 +51,8 @@ func (a Array[T]) At(i int) T {
 func (a Array[T]) Unshared(b Array[T]) iter.Seq2[int, int] {
 	return func(yield func(lo, hi int) bool) {
 		for p := range max(len(a.pages), len(b.pages)) {
-			shared := p < min(len(a.pages), len(b.pages)) && &a.pages[p][0] == &b.pages[p][0]
-			if !shared && !yield(p*pageSize, (p+1)*pageSize) {
+			shared := p < min(len(a.pages), len(b.pages)) && a.pages[p] == b.pages[p]
+			if !shared && !yield(p*PageSize, (p+1)*PageSize) {
 				return
 			}
 		}
@@ -61,15 +61,16 @@ func (a Array[T]) Unshared(b Array[T]) iter.Seq2[int, int] {
 
 // Edit starts a change. The array itself stays as it is.
 func (a Array[T]) Edit() *Edit[T] {
-	e := &Edit[T]{pages: make([][]T, len(a.pages), len(a.pages)+1), len: a.len, own: make([]bool, len(a.pages), len(a.pages)+1)}
+	e := &Edit[T]{pages: make([]*[PageSize]T, len(a.pages), len(a.pages)+1), len: a.len, own: make([]bool, len(a.pages), len(a.pages)+1)}
 	copy(e.pages, a.pages)
 	return e
 }
 
 // An Edit is an array being changed; pages are copied at their first change. It starts at the
-// cost of 24 bytes per 256 elements. Not safe for concurrent use, not to be used after Done.
+// cost of 9 bytes per PageSize elements. Not safe for concurrent use, but for At and Set of elements that it
+// reaches (Grow) on different pages. Not to be used after Done.
 type Edit[T any] struct {
-	pages [][]T
+	pages []*[PageSize]T
 	own   []bool // the page was made by this edit
 	len   int
 }
@@ -83,20 +84,19 @@ func (e *Edit[T]) At(i int) T {
 		var zero T
 		return zero
 	}
-	return e.pages[i>>pageBits][i&(pageSize-1)]
+	return e.pages[i>>pageBits][i&(PageSize-1)]
 }
 
 // Set changes element i, growing the array to reach it. It panics for a negative i.
 func (e *Edit[T]) Set(i int, v T) {
-	if i >= e.len {
-		e.grow(i + 1)
-	}
+	e.Grow(i + 1)
 	p := i >> pageBits
 	if !e.own[p] {
-		e.pages[p] = append(make([]T, 0, pageSize), e.pages[p]...)
+		mine := *e.pages[p]
+		e.pages[p] = &mine
 		e.own[p] = true
 	}
-	e.pages[p][i&(pageSize-1)] = v
+	e.pages[p][i&(PageSize-1)] = v
 }
 
 // Append adds one element and gives its index.
@@ -106,10 +106,13 @@ func (e *Edit[T]) Append(v T) int {
 	return i
 }
 
-// grow extends the array to n elements of T's zero value.
-func (e *Edit[T]) grow(n int) {
-	for len(e.pages)*pageSize < n {
-		e.pages = append(e.pages, make([]T, pageSize))
+// Grow extends the array to n elements at least, the new ones of T's zero value.
+func (e *Edit[T]) Grow(n int) {
+	if n <= e.len {
+		return
+	}
+	for len(e.pages)*PageSize < n {
+		e.pages = append(e.pages, new([PageSize]T))
 		e.own = append(e.own, true)
 	}
 	e.len = n

@@ -19,7 +19,7 @@ func all(a Array[int]) []int {
 func TestEditsLeaveOlderArraysAlone(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		want := make([]int, r.IntN(3*pageSize))
+		want := make([]int, r.IntN(3*PageSize))
 		for i := range want {
 			want[i] = r.IntN(1000)
 		}
@@ -30,7 +30,7 @@ func TestEditsLeaveOlderArraysAlone(t *testing.T) {
 			arrays, wants = append(arrays, a), append(wants, slices.Clone(want))
 			e := a.Edit()
 			for range r.IntN(20) {
-				i, v := r.IntN(len(want)+pageSize+2), r.IntN(1000)
+				i, v := r.IntN(len(want)+PageSize+2), r.IntN(1000)
 				if r.IntN(3) == 0 {
 					i = len(want)
 					if got := e.Append(v); got != i {
@@ -69,7 +69,7 @@ func checkUnshared(t *testing.T, a, b Array[int]) {
 		for i := lo; i < hi; i++ {
 			covered[i] = true
 		}
-		if p := lo >> pageBits; p < len(a.pages) && p < len(b.pages) && &a.pages[p][0] == &b.pages[p][0] {
+		if p := lo >> pageBits; p < len(a.pages) && p < len(b.pages) && a.pages[p] == b.pages[p] {
 			t.Fatalf("page %d is shared", p)
 		}
 	}
@@ -86,7 +86,7 @@ func checkUnshared(t *testing.T, a, b Array[int]) {
 func TestOutOfRangeReadsAreZero(t *testing.T) {
 	var empty Array[string]
 	one := Of([]string{"a"})
-	for _, i := range []int{-1, 1, pageSize, 1 << 30} {
+	for _, i := range []int{-1, 1, PageSize, 1 << 30} {
 		if empty.At(i) != "" || one.At(i) != "" || one.Edit().At(i) != "" {
 			t.Errorf("element %d is not zero", i)
 		}
@@ -97,12 +97,12 @@ func TestOutOfRangeReadsAreZero(t *testing.T) {
 }
 
 func TestEditSharesPagesItDoesNotTouch(t *testing.T) {
-	a := Of(make([]int, 4*pageSize))
+	a := Of(make([]int, 4*PageSize))
 	e := a.Edit()
-	e.Set(pageSize, 1)
+	e.Set(PageSize, 1)
 	b := e.Done()
 	for p, shared := range []bool{true, false, true, true} {
-		if (&a.pages[p][0] == &b.pages[p][0]) != shared {
+		if (a.pages[p] == b.pages[p]) != shared {
 			t.Errorf("page %d shared: %v, want %v", p, !shared, shared)
 		}
 	}

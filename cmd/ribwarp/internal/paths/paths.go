@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ribwarp/ribwarp/kernels/device"
@@ -96,10 +97,12 @@ const gpuPays = 4
 func Pays(problems int) bool { return problems >= gpuPays*runtime.GOMAXPROCS(0) }
 
 // Auto is an igp.Solver that asks the GPU where that is sooner, and the processor otherwise, and where the
-// GPU fails. Safe for concurrent use.
+// GPU fails: the log says so once, until it answers again. Safe for concurrent use.
 type Auto struct {
 	GPU igp.Solver
 	Log *slog.Logger
+
+	failed atomic.Bool // the last time that it was asked
 }
 
 // Distances is igp.Solver's.
@@ -108,11 +111,14 @@ func (s *Auto) Distances(ctx context.Context, g *igp.Graph, problems []igp.Probl
 		err := s.GPU.Distances(ctx, g, problems, targets, dst)
 		switch {
 		case err == nil:
+			s.failed.Store(false)
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
 		}
-		s.Log.Warn("the GPU has failed: shortest paths are computed by the processor", "err", err)
+		if !s.failed.Swap(true) {
+			s.Log.Warn("the GPU has failed: shortest paths are computed by the processor", "err", err)
+		}
 	}
 	return igp.CPU{}.Distances(ctx, g, problems, targets, dst)
 }
