@@ -76,18 +76,40 @@ func (o *engineOptions) flags(fs *pflag.FlagSet, engine string) {
 	fs.IntVar(&o.cache, "destination-cache", 0, "keep the answers of about this `NUMBER` of IPv4 addresses; seldom faster, so none are kept")
 }
 
-// options gives the trees' options. What they cannot be made of is a usage error.
+// A flagError says what is wrong with the value of a flag, beginning with the value.
+type flagError struct {
+	flag string
+	err  error
+}
+
+func (e *flagError) Error() string { return "--" + e.flag + " " + e.err.Error() }
+func (e *flagError) Unwrap() error { return e.err }
+
+func wrongFlag(flag, format string, args ...any) error {
+	return usageError{&flagError{flag, fmt.Errorf(format, args...)}}
+}
+
+// options checks all the flags, and gives the trees' options. The error has a flagError.
 func (o *engineOptions) options() (flavors.Options, error) {
+	if o.engine != engineAuto && o.engine != engineCPU && o.engine != engineCUDA {
+		return flavors.Options{}, wrongFlag("engine", "%q: use %s, %s or %s", o.engine, engineAuto, engineCPU, engineCUDA)
+	}
+	if _, err := o.indexes(); err != nil {
+		return flavors.Options{}, err
+	}
+	if o.cache < 0 || o.cache > maxCache {
+		return flavors.Options{}, wrongFlag("destination-cache", "%d: give a number of addresses up to %d, 0 for no cache", o.cache, maxCache)
+	}
 	f := flavors.Flavor(o.flavor)
 	if f != flavors.Pushed && f != flavors.List {
-		return flavors.Options{}, usagef("--flavor %q: use %s or %s", o.flavor, flavors.Pushed, flavors.List)
+		return flavors.Options{}, wrongFlag("flavor", "%q: use %s or %s", o.flavor, flavors.Pushed, flavors.List)
 	}
 	options := flavors.Options{Flavor: f}
 	for _, s := range []struct {
 		flag, text string
 		bits       int
 		list       *[]int
-	}{{"--strides4", o.strides4, 32, &options.Strides4}, {"--strides6", o.strides6, 128, &options.Strides6}} {
+	}{{"strides4", o.strides4, 32, &options.Strides4}, {"strides6", o.strides6, 128, &options.Strides6}} {
 		if s.text == "" {
 			continue
 		}
@@ -96,7 +118,7 @@ func (o *engineOptions) options() (flavors.Options, error) {
 			_, err = flavors.NewStrides(s.bits, list)
 		}
 		if err != nil {
-			return flavors.Options{}, usagef("%s: %w", s.flag, err)
+			return flavors.Options{}, wrongFlag(s.flag, "%q: %w", s.text, err)
 		}
 		*s.list = list
 	}
@@ -112,7 +134,7 @@ func (o *engineOptions) indexes() ([]int, error) {
 	for _, text := range strings.Split(o.devices, ",") {
 		i, err := strconv.Atoi(strings.TrimSpace(text))
 		if err != nil || i < 0 || slices.Contains(indexes, i) {
-			return nil, usagef("--devices %q: give different numbers from 0 on, such as 0,1, or all", o.devices)
+			return nil, wrongFlag("devices", "%q: give different numbers from 0 on, such as 0,1, or all", o.devices)
 		}
 		indexes = append(indexes, i)
 	}
@@ -129,12 +151,6 @@ func (o *engineOptions) new(ctx context.Context, a *app) (lpm.Engine, error) {
 
 // newTunable is new for an engine whose strides go by c; nil: they stay.
 func (o *engineOptions) newTunable(ctx context.Context, a *app, c *choices) (lpm.Engine, error) {
-	if o.engine != engineAuto && o.engine != engineCPU && o.engine != engineCUDA {
-		return nil, usagef("--engine %q: use %s, %s or %s", o.engine, engineAuto, engineCPU, engineCUDA)
-	}
-	if o.cache < 0 || o.cache > maxCache {
-		return nil, usagef("--destination-cache %d: give a number of addresses up to %d, 0 for no cache", o.cache, maxCache)
-	}
 	options, err := o.options()
 	if err != nil {
 		return nil, err

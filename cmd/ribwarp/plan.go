@@ -50,8 +50,17 @@ func (o *serveOptions) plan(vrps *rpki.Store) (*plan, error) {
 	if o.maxTables < 1 {
 		return nil, o.wrong("max-tables", fmt.Errorf("%d: there is one at least", o.maxTables))
 	}
-	if o.past.Most < 0 || o.past.Interval < 0 {
-		return nil, usagef("--past-generations %d, --past-interval %v: neither is negative", o.past.Most, o.past.Interval)
+	if o.past.Most < 0 {
+		return nil, o.wrong("past-generations", fmt.Errorf("%d: it is not negative", o.past.Most))
+	}
+	if o.past.Interval < 0 {
+		return nil, o.wrong("past-interval", fmt.Errorf("%v: it is not negative", o.past.Interval))
+	}
+	if _, err := o.options(); err != nil {
+		if wrong := new(flagError); errors.As(err, &wrong) {
+			err = o.wrong(wrong.flag, wrong.err)
+		}
+		return nil, err
 	}
 	if err := o.planAdmission(); err != nil {
 		return nil, err

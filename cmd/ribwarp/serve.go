@@ -168,9 +168,6 @@ func (a *app) check(o *serveOptions) error {
 	if err != nil {
 		return err
 	}
-	if _, err := o.options(); err != nil {
-		return err
-	}
 	if err := p.checkFiles(); err != nil {
 		return err
 	}

@@ -357,6 +357,7 @@ type tuneFamily struct {
 	keys   tune.Keys
 	shape  *tune.Shape
 	ns     map[string]float64 // measured, by flavor and strides
+	first  tune.Choice        // what the models choose
 }
 
 // add scans a family's prefixes.
@@ -423,7 +424,7 @@ func (t *tuning) run(ctx context.Context) error {
 
 // rank makes a family's ranking by the models.
 func (t *tuning) rank(f *tuneFamily) error {
-	f.Lists = nil
+	f.Lists, f.first = nil, tune.Choice{}
 	for _, flavor := range t.flavors() {
 		model, fitted := t.models.For(t.machine, flavor, f.width)
 		if model == nil && t.o.measure {
@@ -444,6 +445,11 @@ func (t *tuning) rank(f *tuneFamily) error {
 			choices = p.Rank(t.budget, 1) // enough to see what it comes to
 		} else {
 			choices = p.Rank(t.budget, t.o.lists)
+		}
+		if len(choices) > 0 && (f.first.Strides == nil || choices[0].Ns < f.first.Ns) {
+			f.first = choices[0]
+		}
+		if flavor == flavors.Pushed || t.o.flavor != "" {
 			for _, list := range tune.Fixed(f.width) {
 				choices = append(choices, p.Choice(list))
 			}
@@ -458,6 +464,14 @@ func (t *tuning) rank(f *tuneFamily) error {
 	}
 	t.choose(f)
 	return nil
+}
+
+// isFirst is 1 for what the models choose.
+func (f *tuneFamily) isFirst(l tunedList) int {
+	if slices.Equal(l.Strides, f.first.Strides) && l.Flavor == string(f.first.Flavor) {
+		return 1
+	}
+	return 0
 }
 
 // fits tells whether a list may be chosen: those by hand are there for comparison in any case.
@@ -477,11 +491,14 @@ func (f *tuneFamily) list(c tune.Choice) {
 	f.Lists = append(f.Lists, l)
 }
 
-// choose sorts the ranking and takes its best.
+// choose sorts the ranking, the choice first, and takes it.
 func (t *tuning) choose(f *tuneFamily) {
 	slices.SortStableFunc(f.Lists, func(a, b tunedList) int {
 		return cmp.Or(cmp.Compare(b.rate(), a.rate()), cmp.Compare(a.Bytes, b.Bytes))
 	})
+	if len(f.ns) == 0 { // what the service would choose: the smallest of those about as good as the best
+		slices.SortStableFunc(f.Lists, func(a, b tunedList) int { return cmp.Compare(f.isFirst(b), f.isFirst(a)) })
+	}
 	for i := range f.Lists {
 		if l := &f.Lists[i]; t.fits(l) && (l.Measured != nil || len(f.ns) == 0) {
 			f.Chosen, f.Flavor = l.Strides, l.Flavor
