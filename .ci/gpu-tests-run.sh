@@ -7,7 +7,7 @@
 #   run.sh heap [LOGS]        all three of them for shortest paths alone, in 4 minutes
 #   run.sh exits [LOGS]       shortest paths as the service and the commands compute them, in a minute
 #   run.sh tune [LOGS]        lookups in trees of many strides, to tune-gpu.tsv, which models are fitted to, and the choice of
-#                             the model that is fitted to them beside 50 candidates, to tune-gpu.txt; some 8 minutes
+#                             the model that is fitted to them beside 50 candidates, to tune-gpu.txt; some 2 minutes
 #
 # Real tables are looked for in RIBWARP_DATA, else in folder data beside this script.
 set -uo pipefail
@@ -62,13 +62,18 @@ bench_heap() {
 	figures cmd/ribwarp/internal/paths IGP
 }
 
-# bench_tune-gpu measures first, to a file of its own, and then fits models to that.
+# bench_tune-gpu measures trees of all kinds of lists, to a file of its own, and those that a model fitted to it ranks
+# best; models are fitted to both.
 bench_tune-gpu() {
 	local raw=$logs/tune-gpu.tsv models=$logs/models.json
+	fit() { (cd "$here/flavors/tune" && TUNE_RAW=$raw TUNE_MODEL=$models ./tune.test -test.v -test.run ShippedModels); }
 	rm -f "$models"
-	figures flavors/tune GPUStrides | grep -v -E '^(goos|goarch|pkg|cpu|PASS)' >"$raw"
+	figures flavors/tune GPUStrides | grep -v -E '^(goos|goarch|pkg|cpu|PASS|Benchmark)' >"$raw"
+	fit >/dev/null # good enough to say what to measure next
+	TUNE_ROUNDS=1 TUNE_FINAL=1 TUNE_ROWS=$raw TUNE_MODEL=$models figures flavors/tune GPUChoice >/dev/null
+	rm -f "$models"
 	machine
-	(cd "$here/flavors/tune" && TUNE_RAW=$raw TUNE_MODEL=$models ./tune.test -test.v -test.run ShippedModels)
+	fit
 	TUNE_MODEL=$models figures flavors/tune GPUChoice
 }
 

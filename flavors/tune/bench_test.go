@@ -17,7 +17,8 @@ import (
 )
 
 // The measurements that models are fitted to: a line for every tree and round, in the columns of readMeasurements.
-// TUNE_LISTS is the number of lists of strides for a real table, of which others have a part, and TUNE_ROUNDS that of rounds.
+// TUNE_LISTS is the number of lists of strides for a real table, of which others have a part, TUNE_ROUNDS that of rounds, and
+// TUNE_FINAL that of rounds of a final.
 
 func benchNumber(b *testing.B, name string, otherwise int) int {
 	n := otherwise
@@ -59,15 +60,23 @@ func benchCases(b *testing.B, lists int, bytes uint64, rounds int) (cases []benc
 	for _, t := range measuredTables(b) {
 		switch t.name {
 		case "real":
-			add(t, lists, rounds, flavors.Pushed, "in-prefix", "uniform")
+			add(t, lists, rounds, flavors.Pushed, benchKinds(t)...)
 			add(t, lists/5, 1, flavors.List, "in-prefix")
 		case "generated":
-			add(t, lists/2, (rounds+1)/2, flavors.Pushed, "in-prefix", "uniform")
+			add(t, lists/2, (rounds+1)/2, flavors.Pushed, benchKinds(t)...)
 		default:
 			add(t, lists/5, 1, flavors.Pushed, "in-prefix")
 		}
 	}
 	return cases
+}
+
+// benchKinds are the kinds of keys that models of a table's family are fitted to.
+func benchKinds(t table) []string {
+	if t.width == 128 {
+		return []string{"in-prefix"}
+	}
+	return []string{"in-prefix", "uniform"}
 }
 
 // benchCandidates are those by hand and others of all kinds.
@@ -84,15 +93,16 @@ func contains(lists [][]int, list []int) bool {
 	return slices.ContainsFunc(lists, func(o []int) bool { return slices.Equal(o, list) })
 }
 
-// benchMeter makes what measures; keys is how many there are.
-type benchMeter func(t table, s *flavors.Sorted, f flavors.Flavor, kind string) Meter
+// benchMeter draws keys and gives what makes meters of them, which know nothing of each other.
+type benchMeter func(t table, s *flavors.Sorted, f flavors.Flavor, kind string) func() Meter
 
-func cpuBench(t table, s *flavors.Sorted, f flavors.Flavor, kind string) Meter {
-	keys := 1 << 21
+func cpuBench(t table, s *flavors.Sorted, f flavors.Flavor, kind string) func() Meter {
+	n := 1 << 21
 	if f == flavors.List {
-		keys /= 16 // it is that much slower
+		n /= 16 // it is that much slower
 	}
-	return NewCPUMeter(t.width, s, f, benchKeys[kind].Draw(t.width, s, keys, 7))
+	keys := benchKeys[kind].Draw(t.width, s, n, 7)
+	return func() Meter { return NewCPUMeter(t.width, s, f, keys) }
 }
 
 // gpuBench opens the GPU.
@@ -103,12 +113,13 @@ func gpuBench(b *testing.B) (benchMeter, Machine) {
 	}
 	d := devicetest.Makers()[i].Open(b, flavors.GPUModules())
 	b.Cleanup(func() { _ = d.Close() })
-	return func(t table, s *flavors.Sorted, f flavors.Flavor, kind string) Meter {
-		keys, least := 1<<23, GPUKeys
+	return func(t table, s *flavors.Sorted, f flavors.Flavor, kind string) func() Meter {
+		n, least := 1<<23, GPUKeys
 		if f == flavors.List {
-			keys, least = keys/16, least/16
+			n, least = n/16, least/16
 		}
-		return NewGPUMeter(d, t.width, s, f, benchKeys[kind].Draw(t.width, s, keys, 7), least)
+		keys := benchKeys[kind].Draw(t.width, s, n, 7)
+		return func() Meter { return NewGPUMeter(d, t.width, s, f, keys, least) }
 	}, GPU(d.Describe())
 }
 
@@ -119,7 +130,7 @@ func benchStrides(b *testing.B, m Machine, cases []benchCase, meter benchMeter) 
 	}
 	fmt.Printf("# machine\t%s\n# table\tbits\tflavor\tkeys\tround\tstrides\tns\n", text)
 	for _, c := range cases {
-		meter := meter(c.table, c.sorted, c.flavor, c.kind)
+		meter := meter(c.table, c.sorted, c.flavor, c.kind)()
 		for round := range c.rounds {
 			for _, i := range shuffled(len(c.lists), round) {
 				list := c.lists[i]
@@ -147,10 +158,15 @@ func BenchmarkGPUStrides(b *testing.B) {
 	benchStrides(b, m, benchCases(b, benchNumber(b, "TUNE_LISTS", 120), 2<<30, benchNumber(b, "TUNE_ROUNDS", 2)), meter)
 }
 
-// The choice that a model makes, beside an exhaustive measurement of 50 candidates that it was not fitted to: lists by
-// hand, those that it ranks best, and others of all kinds. Rounds alternate.
+// The choice that a model makes, beside an exhaustive measurement of 50 candidates: lists by hand, those that it ranks
+// best, and others of all kinds, which it was not fitted to. Each is measured in a few rounds. The fastest of so many is one that
+// was lucky, so a final follows: the choice, the lists by hand and the six fastest, in rounds of their own, of which
+// the medians are compared. What was measured goes to TUNE_ROWS too, as benchStrides prints it.
 
-const candidates = 50
+const (
+	candidates = 50
+	finalists  = 6
+)
 
 func benchChoice(b *testing.B, m Machine, budget uint64, rounds int, meter benchMeter) {
 	models := Shipped()
@@ -161,77 +177,146 @@ func benchChoice(b *testing.B, m Machine, budget uint64, rounds int, meter bench
 		}
 	}
 	for _, t := range realTables(b) {
-		s := t.sorted()
 		model, fitted := models.For(m, flavors.Pushed, t.width)
 		if model == nil {
 			b.Fatalf("no model of engine %s", m.Engine)
 		}
 		fmt.Printf("%s, %s; model of %s, fitted to it: %v\n", m.Engine, m.Processor, model.Machine.Processor, fitted)
 		start := time.Now()
-		sh := ShapeOf(t.width, t.sorted(), InPrefix)
+		s := t.sorted()
+		sh := ShapeOf(t.width, s, InPrefix)
 		p := model.On(sh)
-		ranked := p.Rank(budget, 20)
+		ranked := p.Rank(budget, 100)
 		took := time.Since(start)
-		chosen := ranked[0].Strides
-		lists := [][]int{chosen}
-		for _, list := range Fixed(t.width) {
-			if !contains(lists, list) {
-				lists = append(lists, list)
-			}
-		}
-		for _, c := range ranked {
-			if !contains(lists, c.Strides) {
-				lists = append(lists, c.Strides)
-			}
-		}
-		for _, list := range sh.Various(candidates, budget, 99) {
+		var lists [][]int
+		add := func(list []int) {
 			if len(lists) < candidates && !contains(lists, list) {
 				lists = append(lists, list)
 			}
 		}
-		measured := meter(t, s, flavors.Pushed, "in-prefix")
-		times := make([]float64, len(lists))
-		for i := range times {
-			times[i] = math.Inf(1)
+		add(ranked[0].Strides) // the choice
+		for _, list := range Fixed(t.width) {
+			add(list)
 		}
-		for round := range rounds {
-			for _, i := range shuffled(len(lists), round) {
-				ns, err := measured.Time(lists[i])
-				if err != nil {
-					b.Fatal(err)
-				}
-				times[i] = min(times[i], ns)
+		for i, c := range ranked {
+			if i < 14 || i%8 == 0 {
+				add(c.Strides)
 			}
 		}
+		for _, list := range sh.Various(candidates, budget, 99) {
+			add(list)
+		}
+		fresh := meter(t, s, flavors.Pushed, "in-prefix")
+		times := measure(b, fresh(), lists, rounds)
+		writeRows(b, t, lists, times)
 		var predicted []float64
-		best := math.Inf(1)
-		order := make([]int, len(lists))
-		for i, list := range lists {
-			order[i] = i
+		for _, list := range lists {
 			predicted = append(predicted, p.Ns(list))
-			if sh.Count(list).Bytes <= budget {
-				best = min(best, times[i])
-			}
 		}
-		fmt.Printf("%d bits, %d masks, from unsorted prefixes to the ranking %.2f s on one core: rank correlation %.3f over %d lists; chosen %s, %.3f of the rate of the best measured within %s\n",
-			t.width, s.Len(), took.Seconds(), RankCorrelation(predicted, times), len(lists), flavors.FormatStrides(chosen), best/times[0], fmt.Sprint(budget>>20, " MiB"))
-		for i, list := range lists {
-			if i > 0 && contains(Fixed(t.width), list) {
-				fmt.Printf("  chosen over %s: %.3f of its rate\n", flavors.FormatStrides(list), times[i]/times[0])
-			}
-		}
-		slices.SortFunc(order, func(i, j int) int { return cmp.Compare(times[i], times[j]) })
+		fmt.Printf("%d bits, %d masks, from unsorted prefixes to the ranking %.2f s on one core: rank correlation %.3f over %d lists\n",
+			t.width, s.Len(), took.Seconds(), RankCorrelation(predicted, times), len(lists))
+		order := byTime(times)
+		finalChoice(b, p, budget, fresh, lists, order)
 		for _, i := range order {
 			fmt.Printf("  %8.1f MB  predicted %8.1f M/s  measured %8.1f M/s  %s\n", float64(sh.Count(lists[i]).Bytes)/1e6, 1e3/predicted[i], 1e3/times[i], flavors.FormatStrides(lists[i]))
 		}
 	}
 }
 
-func BenchmarkCPUChoice(b *testing.B) { benchChoice(b, ThisCPU(), 128<<20, 5, cpuBench) }
+// measure gives the shortest time of each list in rounds that go through all of them in changing order.
+func measure(b *testing.B, m Meter, lists [][]int, rounds int) []float64 {
+	times := make([]float64, len(lists))
+	for round := range rounds {
+		for _, i := range shuffled(len(lists), round) {
+			var err error
+			if times[i], err = m.Time(lists[i]); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	return times
+}
+
+// finalChoice compares the first list with those by hand and with the first ones of the order that are within the budget.
+func finalChoice(b *testing.B, p *Predictor, budget uint64, fresh func() Meter, lists [][]int, order []int) {
+	in := [][]int{lists[0]}
+	fastest := 0
+	for _, i := range order {
+		best := p.sh.Count(lists[i]).Bytes <= budget && fastest < finalists
+		if best {
+			fastest++
+		}
+		if (best || contains(Fixed(p.sh.Width), lists[i])) && !contains(in, lists[i]) {
+			in = append(in, lists[i])
+		}
+	}
+	rounds := make([][]float64, len(in)) // by list
+	finalRounds := benchNumber(b, "TUNE_FINAL", 9)
+	for round := range finalRounds {
+		meter := fresh()
+		for _, i := range shuffled(len(in), round) {
+			ns, err := meter.Time(in[i])
+			if err != nil {
+				b.Fatal(err)
+			}
+			rounds[i] = append(rounds[i], ns)
+		}
+	}
+	median := make([]float64, len(in))
+	best, shortest := math.Inf(1), math.Inf(1)
+	for i, ns := range rounds {
+		slices.Sort(ns)
+		median[i] = ns[len(ns)/2]
+		if p.sh.Count(in[i]).Bytes <= budget {
+			best, shortest = min(best, median[i]), min(shortest, ns[0])
+		}
+	}
+	fmt.Printf("chosen %s: %.3f of the rate of the best within %d MiB, by the medians of %d rounds with the %d fastest and those by hand; %.3f by the shortest times\n",
+		flavors.FormatStrides(in[0]), best/median[0], budget>>20, finalRounds, finalists, shortest/rounds[0][0])
+	for _, i := range byTime(median) {
+		kind := ""
+		if contains(Fixed(p.sh.Width), in[i]) {
+			kind = " by hand"
+		}
+		fmt.Printf("  chosen over %s%s: %.3f of its rate; %.1f M/s (%.1f to %.1f)\n", flavors.FormatStrides(in[i]), kind, median[i]/median[0], 1e3/median[i], 1e3/rounds[i][finalRounds-1], 1e3/rounds[i][0])
+	}
+}
+
+// byTime gives the numbers of times in order.
+func byTime(times []float64) []int {
+	order := make([]int, len(times))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(times[i], times[j]) })
+	return order
+}
+
+// writeRows appends what was measured to the file that TUNE_ROWS names.
+func writeRows(b *testing.B, t table, lists [][]int, times []float64) {
+	path := os.Getenv("TUNE_ROWS")
+	if path == "" {
+		return
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i, list := range lists {
+		fmt.Fprintf(f, "%s\t%d\t%s\tin-prefix\tchoice\t%s\t%.4g\n", t.name, t.width, flavors.Pushed, flavors.FormatStrides(list), times[i])
+	}
+	if err := f.Close(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func BenchmarkCPUChoice(b *testing.B) {
+	benchChoice(b, ThisCPU(), 128<<20, benchNumber(b, "TUNE_ROUNDS", 5), cpuBench)
+}
 
 func BenchmarkGPUChoice(b *testing.B) {
 	meter, m := gpuBench(b)
-	benchChoice(b, m, 1<<30, 3, meter)
+	benchChoice(b, m, 1<<30, benchNumber(b, "TUNE_ROUNDS", 3), meter)
 }
 
 // A meter on a device looks all keys up in the tree that it is asked for.

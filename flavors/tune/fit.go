@@ -19,14 +19,16 @@ type Measured struct {
 	Ns      float64
 }
 
-// What a fit tries: parts of a cache, and reads under way at a time.
+// What a fit tries: parts of a cache, reads under way at a time, and the ratio of the rates of a GPU's caches.
 var (
-	shares  = []float64{0.125, 0.25, 0.5, 0.75, 1, 1.5}
-	windows = []float64{16, 32, 64, 128}
+	shares   = []float64{0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 1, 1.25, 1.5}
+	windows  = []float64{16, 32, 64, 128}
+	balances = []float64{2, 3, 4, 6, 10}
 )
 
 // Fit makes a model of measurements on one machine: the weights, none of them negative, the shares of the caches and
-// the window that have the least sum of squares of relative errors. All trees have keys of one length.
+// the window or balance that have the least sum of squares of relative errors, of which those beyond a tenth count less. All trees have keys of one
+// length.
 func Fit(m Machine, f flavors.Flavor, measured []Measured) (*Model, error) {
 	if len(measured) < 10 {
 		return nil, fmt.Errorf("fit a model to %d measurements: give it 10 at least", len(measured))
@@ -45,37 +47,52 @@ func Fit(m Machine, f flavors.Flavor, measured []Measured) (*Model, error) {
 		}
 	}
 	names := featureNames(m, f)
-	best := &Model{Machine: m, Flavor: f, Width: width, Trees: len(measured), Error: math.Inf(1), Window: windows[1], Shares: make([]float64, len(m.Caches))}
+	best := &Model{Machine: m, Flavor: f, Width: width, Trees: len(measured), Error: math.Inf(1), Shares: make([]float64, len(m.Caches))}
+	if m.Engine == EngineCUDA {
+		best.Balance = balances[1]
+	} else {
+		best.Window = windows[1]
+	}
 	for i := range best.Shares {
 		best.Shares[i] = 0.5
 	}
-	try := func(shares []float64, window float64) {
+	try := func(m Model) {
 		rows := make([][]float64, len(measured))
 		for i, x := range measured {
-			values := estimators[x.Shape].features(x.Strides, shares, window)
+			values := estimators[x.Shape].features(x.Strides, &m)
 			rows[i] = make([]float64, len(names))
 			for j, name := range names {
 				rows[i][j] = values[name] / x.Ns
 			}
 		}
-		weights, rms := leastSquares(rows)
+		weights, rms := leastErrors(rows)
 		if rms < best.Error {
-			best.Shares, best.Window, best.Error, best.Weights = slices.Clone(shares), window, rms, map[string]float64{}
+			m.Error, m.Weights = rms, map[string]float64{}
 			for j, name := range names {
-				best.Weights[name] = weights[j]
+				m.Weights[name] = weights[j]
 			}
+			best = &m
 		}
 	}
 	for range 3 { // one after the other: they hardly depend on each other
 		before := best.Error
 		for c := range m.Caches {
-			tried := slices.Clone(best.Shares)
-			for _, tried[c] = range shares {
-				try(tried, best.Window)
+			for _, share := range shares {
+				tried := *best
+				tried.Shares = slices.Clone(best.Shares)
+				tried.Shares[c] = share
+				try(tried)
 			}
 		}
-		for _, window := range windows {
-			try(best.Shares, window)
+		tried := *best
+		if m.Engine == EngineCUDA {
+			for _, tried.Balance = range balances {
+				try(tried)
+			}
+		} else {
+			for _, tried.Window = range windows {
+				try(tried)
+			}
 		}
 		if best.Error == before {
 			break
@@ -117,11 +134,12 @@ func featureNames(m Machine, f flavors.Flavor) []string {
 	}
 	switch {
 	case m.Engine == EngineCUDA:
+		names = append(names, featureSlower)
 		if f == flavors.Pushed {
 			names = append(names, featureDirect, featurePaged)
 		}
-	case m.Wide:
-		names = append(names, featureGroup, featureBranch)
+	case m.Wide && f == flavors.Pushed:
+		names = append(names, featureGroup)
 	default:
 		names = append(names, featureBranch)
 	}
@@ -137,20 +155,54 @@ func featureNames(m Machine, f flavors.Flavor) []string {
 // leastSeen is the mean square of a feature, as a part of the time, below which measurements say nothing of it.
 const leastSeen = 1e-12
 
-// leastSquares gives the weights, none negative, with which rows come nearest to 1, and the root of the mean
-// square of what is left: by going down one weight at a time, which for these few always ends.
-func leastSquares(rows [][]float64) (weights []float64, rms float64) {
+// disturbed is the relative error from which on a measurement may have been disturbed.
+const disturbed = 0.1
+
+// leastErrors gives the weights, none negative, with which rows come nearest to 1, and the root of the mean of
+// the squared errors. Of errors beyond disturbed the square counts only in proportion (Huber, Robust estimation of a location
+// parameter, 1964): least squares again and again, in which such rows weigh less.
+func leastErrors(rows [][]float64) (weights []float64, rms float64) {
+	trust := make([]float64, len(rows))
+	for k := range trust {
+		trust[k] = 1
+	}
+	for range 5 {
+		weights = leastSquares(rows, trust)
+		rms = 0
+		for k, r := range rows {
+			rest := 1.0
+			for i := range r {
+				rest -= r[i] * weights[i]
+			}
+			rest = math.Abs(rest)
+			trust[k] = min(1, disturbed/rest)
+			if rest > disturbed {
+				rms += 2*disturbed*rest - disturbed*disturbed
+			} else {
+				rms += rest * rest
+			}
+		}
+		if rms == 0 {
+			break
+		}
+	}
+	return weights, math.Sqrt(rms / float64(len(rows)))
+}
+
+// leastSquares gives the weights, none negative, with which rows, trusted more or less, come nearest to 1: by going down one weight at
+// a time, which for these few always ends.
+func leastSquares(rows [][]float64, trust []float64) []float64 {
 	n := len(rows[0])
-	weights = make([]float64, n)
+	weights := make([]float64, n)
 	square, target := make([][]float64, n), make([]float64, n) // of the normal equations
 	for i := range square {
 		square[i] = make([]float64, n)
 	}
-	for _, r := range rows {
+	for k, r := range rows {
 		for i := range r {
-			target[i] += r[i]
+			target[i] += trust[k] * r[i]
 			for j := range r {
-				square[i][j] += r[i] * r[j]
+				square[i][j] += trust[k] * r[i] * r[j]
 			}
 		}
 	}
@@ -174,12 +226,5 @@ func leastSquares(rows [][]float64) (weights []float64, rms float64) {
 			break
 		}
 	}
-	for _, r := range rows {
-		rest := 1.0
-		for i := range r {
-			rest -= r[i] * weights[i]
-		}
-		rms += rest * rest
-	}
-	return weights, math.Sqrt(rms / float64(len(rows)))
+	return weights
 }

@@ -31,24 +31,36 @@ type Machine struct {
 	// Group is the number of keys that are read at once, Block that of those that go down a level together.
 	Group int `json:"group"`
 	Block int `json:"block"`
-	// SharedMemory is the bytes that a block of a GPU can have.
+	// SharedMemory is the bytes that a block of a GPU can have. The first cache has room for what of it is not used.
 	SharedMemory int `json:"shared_memory,omitempty"`
 }
 
 // A Cache has so many bytes, or remembers the places of so many.
 type Cache struct {
 	Bytes int `json:"bytes"`
-	// Line is the logarithm to base 2 of the cells that it takes in together.
+	// Line is the logarithm to base 2 of the cells that it takes in together, mostLine at most.
 	Line int `json:"line"`
 }
 
 const (
 	lineCPU = 4 // 64 bytes
-	lineGPU = 3 // a sector of 32 bytes
 	// linePages is what one line of a tree's table of pages tells of: 8 pages of 64 KiB. Processors remember
 	// about as many bytes' places, in pages of 2 MiB.
 	linePages  = 17
 	pagesKnown = 128 << 20
+)
+
+// On a GPU the cache of a multiprocessor takes in sectors, the second-level cache, where all miss, whole lines. Pages
+// have 2 MiB, and of some hundred of them the places are known near the multiprocessors.
+const (
+	sectorGPU     = 3 // 32 bytes
+	lineGPU       = 5 // 128 bytes
+	pageGPU       = 19
+	pagesKnownGPU = 256 << 20
+	// leftGPU is what a multiprocessor has for its cache where a block takes all shared memory that it can.
+	leftGPU = 29 << 10
+
+	mostLine = pageGPU
 )
 
 // ThisCPU describes the processor that the program runs on, as far as the system tells.
@@ -106,6 +118,6 @@ func systemCaches(dir string) (caches []int) {
 func GPU(d device.Description) Machine {
 	return Machine{
 		Engine: EngineCUDA, Processor: d.Name, Wide: true, Group: 32, Block: 512,
-		Caches: []Cache{{256 << 10, lineGPU}, {d.L2, lineGPU}}, SharedMemory: d.SharedMemory,
+		Caches: []Cache{{d.SharedMemory + leftGPU, sectorGPU}, {d.L2, lineGPU}, {pagesKnownGPU, pageGPU}}, SharedMemory: d.SharedMemory,
 	}
 }

@@ -21,12 +21,15 @@ type Model struct {
 	Width int `json:"bits"`
 	// Shares is the part of each of the machine's caches that cells find room in, fitted like the weights.
 	Shares []float64 `json:"shares"`
-	// Window is the number of reads of a level that the machine has under way at a time, fitted too.
-	Window float64 `json:"window"`
+	// Window is the number of reads of a level that a processor has under way at a time, fitted too.
+	Window float64 `json:"window,omitempty"`
+	// Balance is the number of reads for which a GPU's second-level cache takes as long as its memory for one, fitted
+	// too.
+	Balance float64 `json:"balance,omitempty"`
 	// Weights are nanoseconds by feature.
 	Weights map[string]float64 `json:"weights"`
 	// Trees is the number of those that it was fitted to, Error the root of the mean square of its relative
-	// errors there.
+	// errors there, of which large ones count less (Fit).
 	Trees int     `json:"trees"`
 	Error float64 `json:"error"`
 }
@@ -40,6 +43,7 @@ const (
 	featureBranch = "branch"       // a key that goes on or ends against the odds
 	featureMiss   = "miss"         // a cell that a cache has not
 	featureStall  = "stall"        // a wait for cells that a cache has not
+	featureSlower = "slower"       // a cell from memory, or as many from the second-level cache as take as long: the longer of both
 	featureDirect = "index direct" // a search through an index of the root in shared memory
 	featurePaged  = "index paged"  // the same in pages
 	featureList   = "list"         // a container
@@ -49,22 +53,6 @@ const (
 
 // shortList is up to how many entries flavors.Tree.Match looks at all.
 const shortList = 16
-
-// The lookups in which a cache may be filled once: powers of the root of two.
-const (
-	turnovers   = 64
-	perDoubling = 2
-)
-
-// level is what the reads of a level do to caches, by the logarithm of the cells of a line. nil where no cache
-// has such lines.
-type level [linePages + 1]*touched
-
-// touched is of the lines that lookups touch how many a cache holds, and of their reads which part misses it, by
-// the lookups in which it is filled once.
-type touched struct {
-	held, missed [turnovers]float32
-}
 
 // estimator predicts for one table on one machine. It is not for concurrent use.
 type estimator struct {
@@ -96,55 +84,6 @@ func newEstimator(sh *Shape, m *Machine) *estimator {
 	return e
 }
 
-// level gives what the level that begins at bit d and takes n does to caches.
-func (e *estimator) level(d, n int) *level {
-	key := [2]int{d, n}
-	if l := e.levels[key]; l != nil {
-		return l
-	}
-	l := new(level)
-	e.levels[key] = l
-	for _, c := range e.m.Caches {
-		if l[c.Line] == nil {
-			l[c.Line] = e.touched(d, n, c.Line)
-		}
-	}
-	return l
-}
-
-func (e *estimator) touched(d, n, line int) *touched {
-	to := new(touched)
-	if e.sh.Visits[d] == 0 {
-		return to
-	}
-	s := e.sh.cells(d, n, line)
-	if d == 0 && e.indexed(n) != "" { // only lookups that end in the root read it
-		s = e.sh.ends(n, line)
-	}
-	for b := range s {
-		c := &s[b]
-		if c.count == 0 {
-			continue
-		}
-		p := c.mass / c.count
-		for t := range turnovers {
-			gone := math.Exp(-p * math.Exp2(float64(t)/perDoubling))
-			to.held[t] += float32(c.count * (1 - gone))
-			to.missed[t] += float32(c.mass * gone)
-		}
-	}
-	return to
-}
-
-// ends is cells for the root, of lookups that end there.
-func (sh *Shape) ends(n, line int) spread {
-	var s spread
-	for g := range n {
-		s.addSplit(&sh.leaf[g], max(n-line, g+1)-g-1)
-	}
-	return s
-}
-
 // step gives the other features of a level.
 func (e *estimator) step(d, n int) step {
 	key := [2]int{d, n}
@@ -157,14 +96,11 @@ func (e *estimator) step(d, n int) step {
 		group: 1 - math.Pow(1-v, float64(e.m.Group)),
 		read:  v, branch: min(next, max(v-next, 0)),
 	}
-	if e.m.Wide { // whether any of a group's keys goes on
-		s.branch = min(s.group, 1-s.group)
-	}
 	if d == 0 {
-		switch e.indexed(n) {
-		case "direct":
+		switch mode, _ := e.index(n); mode {
+		case featureDirect:
 			s.direct, s.read = 1, 1-next
-		case "paged":
+		case featurePaged:
 			s.paged, s.read = 1, 1-next
 		}
 	}
@@ -202,79 +138,45 @@ func (sh *Shape) container(d, n int) (entries, steps float64) {
 	return 0, tries * math.Log2(mean)
 }
 
-// indexed gives the mode of the index that a search on a GPU has of a root of n bits, "" for none: the
-// rules of kernels/tree.
-func (e *estimator) indexed(n int) string {
+// index gives the feature of the index that a search on a GPU has of a root of n bits, "" for none, and the bytes
+// of shared memory that it takes: the rules of kernels/tree.
+func (e *estimator) index(n int) (feature string, bytes int) {
 	const directBytes, tableBytes, leastDirect, leastPaged = 128 << 10, 2 * rootPages, 6, 18
-	switch {
-	case e.m.Engine != EngineCUDA || n < leastDirect || n > e.sh.Width || e.sh.Nodes[n] == 0:
-		return ""
-	case 8<<n/32 <= min(directBytes, e.m.SharedMemory):
-		return "direct"
-	case n >= leastPaged && e.sh.pages[n]*(8<<n/32/rootPages)+tableBytes <= e.m.SharedMemory:
-		return "paged"
+	if e.m.Engine != EngineCUDA || n < leastDirect || n > e.sh.Width || e.sh.Nodes[n] == 0 {
+		return "", 0
 	}
-	return ""
-}
-
-// turnover gives the lookups in which a cache is filled once by a tree: its place on the scale of touched.
-func (e *estimator) turnover(levels []*level, c Cache, share float64) float64 {
-	lineBytes := float64(int(4) << c.Line)
-	lines, before := float64(c.Bytes)*share/lineBytes, 0.0
-	for t := range turnovers {
-		held := e.stream / lineBytes * math.Exp2(float64(t)/perDoubling)
-		for _, l := range levels {
-			held += float64(l[c.Line].held[t])
-		}
-		if held >= lines {
-			if t == 0 {
-				return 0
-			}
-			return float64(t-1) + (lines-before)/(held-before)
-		}
-		before = held
+	if bytes = 8 << n / 32; bytes <= min(directBytes, e.m.SharedMemory) {
+		return featureDirect, bytes
 	}
-	return turnovers - 1
+	if n >= leastPaged {
+		if bytes = e.sh.pages[n]*(bytes/rootPages) + tableBytes; bytes <= e.m.SharedMemory {
+			return featurePaged, bytes
+		}
+	}
+	return "", 0
 }
 
-// misses gives the part of the reads that a cache has not.
-func (l *level) misses(c Cache, turnover float64) float64 {
-	t := min(int(turnover), turnovers-2)
-	f := turnover - float64(t)
-	missed := &l[c.Line].missed
-	return float64(missed[t])*(1-f) + float64(missed[t+1])*f
-}
-
-// features gives what a lookup in a tree of the strides does, by a model's shares of the caches and its window.
-func (e *estimator) features(strides []int, shares []float64, window float64) map[string]float64 {
+// features gives what a lookup in a tree of the strides does, by a model's shares of the caches, window and balance.
+func (e *estimator) features(strides []int, by *Model) map[string]float64 {
 	f := map[string]float64{featureKey: 1}
-	var levels []*level
+	in := e.around(strides, by.Shares)
 	at := 0
-	for _, n := range strides {
-		if at >= e.sh.Longest && at > 0 {
-			break
+	for _, l := range e.levelsOf(strides) {
+		n := l.stride
+		e.step(at, n).addTo(f)
+		missed := e.misses(l.level, in, by.Shares)
+		for i := range e.m.Caches {
+			f[missOf(i)] += missed[i]
+			if e.m.Engine == EngineCPU {
+				f[stallOf(i)] += stall(missed[i], by.Window)
+			}
 		}
-		s := e.step(at, n)
-		s.addTo(f)
-		levels = append(levels, e.level(at, n))
 		at += n
 	}
-	for i, t := range e.turnovers(levels, shares) {
-		for _, l := range levels {
-			missed := l.misses(e.m.Caches[i], t)
-			f[missOf(i)] += missed
-			f[stallOf(i)] += stall(missed, window)
-		}
+	if e.m.Engine == EngineCUDA {
+		f[featureSlower] = max(f[missOf(1)], f[missOf(0)]/by.Balance)
 	}
 	return f
-}
-
-func (e *estimator) turnovers(levels []*level, shares []float64) []float64 {
-	ts := make([]float64, len(e.m.Caches))
-	for i, c := range e.m.Caches {
-		ts[i] = e.turnover(levels, c, shares[i])
-	}
-	return ts
 }
 
 func (s step) addTo(f map[string]float64) {
@@ -297,10 +199,17 @@ func (s step) named() [9]namedValue {
 	}
 }
 
-func missOf(cache int) string { return fmt.Sprintf("%s %d", featureMiss, cache+1) }
+// mostCaches is more than any machine has, that of pages counted in.
+const mostCaches = 8
 
-func stallOf(cache int) string { return fmt.Sprintf("%s %d", featureStall, cache+1) }
+// The names of features of each cache.
+var missNames, stallNames = func() (miss, stall [mostCaches]string) {
+	for i := range miss {
+		miss[i], stall[i] = fmt.Sprintf("%s %d", featureMiss, i+1), fmt.Sprintf("%s %d", featureStall, i+1)
+	}
+	return miss, stall
+}()
 
-// stall is the part of the windows of reads in which one misses: a processor waits for one miss about as long as for
-// several at a time.
-func stall(missed, window float64) float64 { return 1 - math.Pow(1-min(missed, 1), window) }
+func missOf(cache int) string { return missNames[cache] }
+
+func stallOf(cache int) string { return stallNames[cache] }

@@ -14,7 +14,7 @@ import (
 	"github.com/ribwarp/ribwarp/flavors"
 )
 
-// models.json are the models of the machines that were measured (docs/benchmarks/tune-*.jsonl).
+// models.json are the models of the machines that were measured (docs/benchmarks/tune-*.tsv).
 //
 //go:embed models.json
 var shipped []byte
@@ -75,15 +75,17 @@ func (m *Model) check() error {
 		return fmt.Errorf("unknown flavor %q", m.Flavor)
 	case m.Width < 1 || m.Width > flavors.MaxWidth:
 		return fmt.Errorf("keys of %d bits", m.Width)
-	case len(m.Shares) != len(m.Machine.Caches) || len(m.Shares) == 0:
+	case len(m.Shares) != len(m.Machine.Caches) || len(m.Shares) == 0 || len(m.Shares) > mostCaches:
 		return fmt.Errorf("%d shares of %d caches", len(m.Shares), len(m.Machine.Caches))
-	case !(m.Window >= 1) || m.Window > 1e6:
+	case m.Machine.Engine == EngineCPU && (!(m.Window >= 1) || m.Window > 1e6):
 		return fmt.Errorf("a window of %v reads", m.Window)
+	case m.Machine.Engine == EngineCUDA && (!(m.Balance >= 1) || m.Balance > 1e6 || len(m.Shares) < 2):
+		return fmt.Errorf("a balance of %v reads between %d caches", m.Balance, len(m.Shares))
 	case m.Machine.Group < 1 || m.Machine.Block < 1:
 		return errors.New("group or block is not positive")
 	}
 	for i, c := range m.Machine.Caches {
-		if c.Bytes <= 0 || c.Line < 0 || c.Line > linePages || !(m.Shares[i] > 0) {
+		if c.Bytes <= 0 || c.Line < 0 || c.Line > mostLine || !(m.Shares[i] > 0) {
 			return fmt.Errorf("cache %d has %d bytes in lines of 2^%d cells, and a share of %v", i+1, c.Bytes, c.Line, m.Shares[i])
 		}
 	}
@@ -132,7 +134,7 @@ func (ms Models) For(m Machine, f flavors.Flavor, width int) (model *Model, fitt
 // Guess is a model that nobody measured: a cell costs a nanosecond, and one that a cache has not costs twice what the
 // cache before does. It says what to measure first where there is no other.
 func Guess(m Machine, f flavors.Flavor, width int) *Model {
-	g := &Model{Machine: m, Flavor: f, Width: width, Window: 1, Weights: map[string]float64{featureKey: 1, featureRead: 1}}
+	g := &Model{Machine: m, Flavor: f, Width: width, Window: 1, Balance: 1, Weights: map[string]float64{featureKey: 1, featureRead: 1}}
 	if f == flavors.List {
 		g.Weights[featureProbe] = 1
 	}

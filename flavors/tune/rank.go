@@ -31,7 +31,7 @@ func (m *Model) On(sh *Shape) *Predictor {
 
 // Ns predicts the nanoseconds of a lookup in a tree of the strides.
 func (p *Predictor) Ns(strides []int) float64 {
-	return p.model.weigh(p.est.features(strides, p.model.Shares, p.model.Window))
+	return p.model.weigh(p.est.features(strides, p.model))
 }
 
 // weigh gives the weighted sum of features.
@@ -52,26 +52,37 @@ const (
 	waysKept   = 8  // of each exact search
 	priceSteps = 24 // of bytes
 	climbs     = 4  // lists that it goes on from
+	// even is up to which part more than the least a prediction is as good as it: no model is that exact, and
+	// the smaller tree is the safer one.
+	even = 0.01
 )
 
-// Rank gives lists of strides whose trees take at most budget bytes (0: any number), the one with the least
-// predicted time first: that one, those that come next, and smaller ones, each the fastest for its size. n
-// bounds them.
+// Rank gives lists of strides whose trees take at most budget bytes (0: any number): first the choice, the smallest of those
+// that are predicted to take up to one percent longer than the least; then the others by predicted time, those
+// that come next and smaller ones, each the fastest for its size. n bounds them.
 //
 // For given turnovers of the caches a prediction is a sum over the levels, so the exact search finds its
 // least. The turnovers depend on the list: they are taken from some lists by hand and then from what the search
-// found, until it finds nothing better. From the best lists Rank goes on by moving, taking away and adding single
-// cuts.
+// found, until it finds nothing better, and from smaller trees. From the best lists Rank goes on by moving, taking away
+// and adding single cuts.
 func (p *Predictor) Rank(budget uint64, n int) []Choice {
 	r := &ranking{p: p, budget: budget, seen: map[string]bool{}}
 	for _, list := range Fixed(p.sh.Width) {
-		r.search(p.turnovers(list), false)
+		r.search(p.around(list), false)
 	}
+	var starts [][]int
 	for range 8 {
 		best := r.best(1)
-		if len(best) == 0 || !r.search(p.turnovers(best[0].Strides), true) {
+		if len(best) == 0 || !r.search(p.around(best[0].Strides), true) {
 			break
 		}
+	}
+	r.best(0) // in order
+	for _, i := range r.fastest() {
+		starts = append(starts, r.all[i].Strides)
+	}
+	for _, list := range starts { // trees of other sizes leave other parts of the caches
+		r.search(p.around(list), false)
 	}
 	for _, c := range r.best(climbs) {
 		r.climb(c)
@@ -79,16 +90,11 @@ func (p *Predictor) Rank(budget uint64, n int) []Choice {
 	return r.pick(n)
 }
 
-func (p *Predictor) turnovers(strides []int) []float64 {
-	var levels []*level
-	at := 0
-	for _, n := range strides {
-		if at < p.sh.Longest || at == 0 {
-			levels = append(levels, p.est.level(at, n))
-		}
-		at += n
-	}
-	return p.est.turnovers(levels, p.model.Shares)
+func (p *Predictor) around(strides []int) around {
+	in := p.est.around(strides, p.model.Shares)
+	f := p.est.features(strides, p.model)
+	in.memory = f[featureSlower] > f[missOf(0)]/p.model.Balance
+	return in
 }
 
 // ranking is a search under way.
@@ -128,11 +134,11 @@ func (r *ranking) best(k int) []Choice {
 	return slices.Clone(r.all[:min(k, len(r.all))])
 }
 
-// search adds the lists with the least predictions for given turnovers, and tells whether one is the best so
+// search adds the lists with the least predictions, given what is around their levels, and tells whether one is the best so
 // far. sizes has it look for smaller ones too.
-func (r *ranking) search(turnovers []float64, sizes bool) (better bool) {
+func (r *ranking) search(in around, sizes bool) (better bool) {
 	sh, before := r.p.sh, r.least
-	g := sh.graph(func(d, n int) float64 { return r.p.cost(d, n, turnovers) })
+	g := sh.graph(func(d, n int) float64 { return r.p.cost(d, n, in) })
 	for _, w := range g.cheapest(0, waysKept) {
 		r.add(w.list(sh.Width))
 	}
@@ -150,15 +156,25 @@ func (r *ranking) search(turnovers []float64, sizes bool) (better bool) {
 	return r.least < before || before == 0 && r.least > 0
 }
 
-// cost is what a level adds to a prediction for given turnovers.
-func (p *Predictor) cost(d, n int, turnovers []float64) (ns float64) {
+// cost is what a level adds to a prediction, given what is around it.
+func (p *Predictor) cost(d, n int, in around) (ns float64) {
+	m := p.model
 	for _, x := range p.est.step(d, n).named() {
-		ns += x.value * p.model.Weights[x.name]
+		ns += x.value * m.Weights[x.name]
 	}
-	l := p.est.level(d, n)
-	for i, t := range turnovers {
-		missed := l.misses(p.model.Machine.Caches[i], t)
-		ns += missed*p.model.Weights[missOf(i)] + stall(missed, p.model.Window)*p.model.Weights[stallOf(i)]
+	missed := p.est.misses(p.est.level(d, n), in, m.Shares)
+	for i := range m.Machine.Caches {
+		ns += missed[i] * m.Weights[missOf(i)]
+		if m.Machine.Engine == EngineCPU {
+			ns += stall(missed[i], m.Window) * m.Weights[stallOf(i)]
+		}
+	}
+	switch {
+	case m.Machine.Engine != EngineCUDA:
+	case in.memory:
+		ns += missed[1] * m.Weights[featureSlower]
+	default:
+		ns += missed[0] / m.Balance * m.Weights[featureSlower]
 	}
 	return ns
 }
@@ -219,13 +235,32 @@ func neighbours(list []int, sh *Shape) (all [][]int) {
 	return all
 }
 
+// fastest gives for each doubling of bytes the first of those that small, each once.
+func (r *ranking) fastest() (at []int) {
+	for bytes := uint64(1 << 8); bytes != 0; bytes *= 2 {
+		if i := slices.IndexFunc(r.all, func(c Choice) bool { return c.Size.Bytes <= bytes }); i >= 0 && !slices.Contains(at, i) {
+			at = append(at, i)
+		}
+	}
+	return at
+}
+
 // pick gives n choices, the best first: for each doubling of bytes the best of those that small, then the best of
 // all.
 func (r *ranking) pick(n int) []Choice {
 	slices.SortFunc(r.all, byNs)
+	first := 0
+	for i, c := range r.all {
+		if c.Ns <= r.least*(1+even) && c.Size.Bytes < r.all[first].Size.Bytes {
+			first = i
+		}
+	}
+	for ; first > 0; first-- {
+		r.all[first], r.all[first-1] = r.all[first-1], r.all[first]
+	}
 	taken := map[int]bool{}
-	for bytes := uint64(1 << 12); bytes != 0; bytes *= 2 {
-		if i := slices.IndexFunc(r.all, func(c Choice) bool { return c.Size.Bytes <= bytes }); i >= 0 && len(taken) < n/2 {
+	for _, i := range r.fastest() {
+		if len(taken) < n/2 {
 			taken[i] = true
 		}
 	}

@@ -31,6 +31,9 @@ type Shape struct {
 	// How the lookups spread: inner[d] over the nodes of a level that begins at bit d, leaf[d] over those of
 	// their halves that are no nodes of a level that begins at bit d+1.
 	inner, leaf [flavors.MaxWidth + 1]spread
+	// joined[d][k] is how they spread over parts of 2^(k+1) nodes that follow each other, for what takes in
+	// more than a node. The last k has all nodes in one part.
+	joined [flavors.MaxWidth + 1][]spread
 }
 
 // Keys says what addresses are looked up.
@@ -112,6 +115,7 @@ func ShapeOf(width int, s *flavors.Sorted, keys Keys) *Shape {
 		previous, length = key, n
 	}
 	sc.close(0, max(length-1, 0), s.Len())
+	sc.joinLast()
 	for d := range sc.Visits {
 		for b := range sc.inner[d] {
 			sc.Visits[d] += sc.inner[d][b].mass
@@ -142,7 +146,10 @@ type scan struct {
 	// masks around a node send to it, in units of those that a mask gets.
 	cover  [flavors.MaxWidth + 1]float64
 	pageOf [flavors.MaxStride + 1]uint64 // 1 + the last page with a child
-	keyAt  int                           // no node that comes has a key of the sample before this one
+	closed [flavors.MaxWidth + 1]int     // nodes so far
+	// joining[d][k] is what comes to the last 2^k nodes, where bit k of closed[d] is set.
+	joining [flavors.MaxWidth + 1][32]float64
+	keyAt   int // no node that comes has a key of the sample before this one
 }
 
 // openNode is a node that the next mask may be in.
@@ -217,11 +224,43 @@ func (sc *scan) close(from, to, end int) {
 			}
 		}
 		sc.inner[d].add(whole)
+		sc.join(d, whole)
 		sc.inside[d] += whole * float64(end-node.from)
 		for h := range halves {
 			if node.halves>>h&1 == 0 {
 				sc.leaf[d].add(halves[h])
 			}
+		}
+	}
+}
+
+// join puts the next node of those that begin at bit d, to which a part p of the lookups comes, to its neighbours:
+// as a binary counter carries.
+func (sc *scan) join(d int, p float64) {
+	k := 0
+	for ; sc.closed[d]>>k&1 == 1; k++ {
+		p += sc.joining[d][k]
+		if k == len(sc.joined[d]) {
+			sc.joined[d] = append(sc.joined[d], spread{})
+		}
+		sc.joined[d][k].add(p)
+	}
+	sc.joining[d][k] = p
+	sc.closed[d]++
+}
+
+// joinLast puts in the parts that nodes did not suffice for.
+func (sc *scan) joinLast() {
+	for d := range sc.closed {
+		p := 0.0
+		for k := 0; 1<<k < sc.closed[d]; k++ {
+			if sc.closed[d]>>k&1 == 1 {
+				p += sc.joining[d][k]
+			}
+			if k == len(sc.joined[d]) {
+				sc.joined[d] = append(sc.joined[d], spread{})
+			}
+			sc.joined[d][k].add(p)
 		}
 	}
 }
@@ -283,9 +322,11 @@ func bit(key flavors.Key, d int) uint {
 func (sh *Shape) cells(d, n, line int) spread {
 	var s spread
 	end := d + n - line // the bits that all cells of a line have in common
-	if end < d {
-		s.addSplit(&sh.inner[d], end-d) // nodes that follow each other share a line
-		return s
+	if end < d {        // nodes that follow each other share a line
+		if len(sh.joined[d]) == 0 {
+			return sh.inner[d]
+		}
+		return sh.joined[d][min(d-end, len(sh.joined[d]))-1]
 	}
 	s.addSplit(&sh.inner[min(end, sh.Width)], 0)
 	for g := d; g < end; g++ {

@@ -118,7 +118,7 @@ func TestVisitsAreThoseOfKeys(t *testing.T) {
 	}
 }
 
-// How lookups spread over lines is what is counted with all keys of a short length.
+// How lookups spread over lines, of a part of a node or of several, is what is counted with all keys of a short length.
 func TestSpreadIsThatOfKeys(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -129,9 +129,10 @@ func TestSpreadIsThatOfKeys(t *testing.T) {
 		sh := ShapeOf(width, s, Uniform)
 		d := r.IntN(width)
 		n := 1 + r.IntN(width-d)
-		line := r.IntN(n + 1)
+		line := r.IntN(n + 5)
 		lines := map[uint64]int{}
 		begins := map[flavors.Key]bool{{}: d == 0}
+		nodes := map[flavors.Key]int{} // by number, in order
 		for i, hi := range s.Hi {
 			if int(s.Bits[i]) > d {
 				begins[clip(flavors.Key{Hi: hi}, d)] = true
@@ -139,21 +140,28 @@ func TestSpreadIsThatOfKeys(t *testing.T) {
 		}
 		for k := range uint64(1 << width) {
 			key := flavors.Key{Hi: k << (64 - width)}
-			if begins[clip(key, d)] {
+			if !begins[clip(key, d)] {
+				continue
+			}
+			if _, ok := nodes[clip(key, d)]; !ok {
+				nodes[clip(key, d)] = len(nodes)
+			}
+			if line <= n {
 				lines[clip(key, d+n-line).Hi]++
+			} else {
+				lines[uint64(nodes[clip(key, d)])>>(line-n)]++
 			}
 		}
-		var got spread = sh.cells(d, n, line)
-		count, mass := 0.0, 0.0
-		for _, c := range got {
-			count, mass = count+c.count, mass+c.mass
-		}
-		want := 0
+		var want spread
 		for _, k := range lines {
-			want += k
+			want.add(math.Ldexp(float64(k), -width))
 		}
-		if int(count+0.5) != len(lines) || math.Abs(mass*(1<<width)-float64(want)) > 1e-6 {
-			t.Fatalf("level of %d bits at bit %d, lines of 2^%d cells: %.1f lines with %.1f keys, counted %d with %d", n, d, line, count, mass*(1<<width), len(lines), want)
+		got := sh.cells(d, n, line)
+		for b := range got {
+			if math.Abs(got[b].count-want[b].count) > 1e-6 || math.Abs(got[b].mass-want[b].mass) > 1e-9 {
+				t.Fatalf("level of %d bits at bit %d, %d nodes, lines of 2^%d cells: %.1f lines of class %d with %.6f of the keys, counted %.1f with %.6f",
+					n, d, len(nodes), line, got[b].count, b, got[b].mass, want[b].count, want[b].mass)
+			}
 		}
 	}
 }
