@@ -111,7 +111,7 @@ func TestServeTellsTheRPKIState(t *testing.T) {
 
 func TestPastIsNotNegative(t *testing.T) {
 	for _, flag := range []string{"--past-generations=-1", "--past-interval=-1s"} {
-		if code, _, stderr := call(t, "", "serve", "--listen", "127.0.0.1:0", flag); code != exitUsage || !strings.Contains(stderr, "neither is negative") {
+		if code, _, stderr := call(t, "", "serve", "--listen", "127.0.0.1:0", flag); code != exitUsage || !strings.Contains(stderr, "it is not negative") {
 			t.Errorf("%s: exit code %d: %s", flag, code, stderr)
 		}
 	}
