@@ -135,8 +135,7 @@ func (a *API) list(c *gin.Context) {
 	switch {
 	case !ok:
 		return
-	case seen != nil: // it hangs on the IGP and on paths as they are now: no tag
-	case q.live: // the tag says from which generation to go on, and nothing of the RPKI
+	case q.live || seen != nil: // the tag says from which generation to go on, and nothing of the RPKI and the IGP
 		v.tag(c, g)
 	case v.unchanged(c, g):
 		return

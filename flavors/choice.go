@@ -17,7 +17,7 @@ import (
 // Every table keeps the strides that it has until it is replaced, but those of an engine on the
 // processor: the newest tables of their lines are made anew behind the scenes and then answer from the new
 // trees, with the same answers. On a GPU a table is built anew in each update, so the next one has the
-// strides.
+// strides, unless the device has no memory for them.
 type Choice struct {
 	chosen atomic.Pointer[[2]chosen] // by family: IPv4, IPv6
 
@@ -74,6 +74,9 @@ func family(width int) int {
 	}
 	return 1
 }
+
+// chose tells whether something was ever chosen. c may be nil.
+func (c *Choice) chose() bool { return c != nil && c.chosen.Load() != nil }
 
 // strides gives what a tree of n routes is to have: own where nothing else was chosen. c may be nil.
 func (c *Choice) strides(own *Strides, n int) *Strides {

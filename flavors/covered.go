@@ -31,13 +31,13 @@ func (t *Tree) All(yield func(key Key, length int, h lpm.Handle) bool) {
 func (t *Tree) walk(key Key, length int, yield func(h lpm.Handle, key Key, length int) bool) {
 	l := t.strides.Level(uint8(length))
 	n, ok := t.node(key, l)
+	defer runtime.KeepAlive(t)
 	if !ok {
 		return
 	}
 	free := t.strides.offsets[l] + t.strides.list[l] - length
 	first := t.strides.cell(key, l) &^ (1<<free - 1)
 	t.walkNode(l, n, clip(key, t.strides.offsets[l]), first, free, yield)
-	runtime.KeepAlive(t)
 }
 
 // walkNode walks the 1<<free cells of node n of level l from first on, and the nodes below.

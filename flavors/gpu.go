@@ -181,13 +181,19 @@ func (e *gpuEngine) table(prev []gpuTrees, all bool, changes lpm.Routes) (lpm.Ta
 			continue
 		}
 		wg.Go(func() {
-			errs[i] = g.dev.Do(device.Build, func(q *device.Queue) (err error) {
-				t.on[i], err = e.build(q, g, prev[i], changes)
-				return err
-			})
-			if errs[i] != nil {
-				// The device failed after the trees were made.
-				t.on[i].free(g.dev)
+			// Where memory is too little for chosen strides the engine's own do, which may take less.
+			for _, choice := range []*Choice{e.choice, nil} {
+				errs[i] = g.dev.Do(device.Build, func(q *device.Queue) (err error) {
+					t.on[i], err = e.build(q, g, choice, prev[i], changes)
+					return err
+				})
+				if errs[i] != nil {
+					// The device failed after the trees were made.
+					t.on[i].free(g.dev)
+				}
+				if !choice.chose() || !errors.Is(errs[i], device.ErrMemory) {
+					break
+				}
 			}
 		})
 	}
@@ -221,18 +227,18 @@ type gpuTree struct {
 
 // build makes one device's trees, as part of a job: from the given routes where prev has no trees, from prev's
 // with the changes otherwise. A family without changes is shared.
-func (e *gpuEngine) build(q *device.Queue, g *gpu, prev gpuTrees, changes lpm.Routes) (trees gpuTrees, err error) {
+func (e *gpuEngine) build(q *device.Queue, g *gpu, choice *Choice, prev gpuTrees, changes lpm.Routes) (trees gpuTrees, err error) {
 	defer func() {
 		if err != nil {
 			g.routes.free(q) // memory may be what it lacked
 		}
 	}()
-	trees.t4, err = buildTree(q, e.shape(0, prev.t4, len(changes.V4)), e.kind(), prev.t4, &g.routes.v4, len(changes.V4),
+	trees.t4, err = buildTree(q, e.shape(choice, 0, prev.t4, len(changes.V4)), e.kind(), prev.t4, &g.routes.v4, len(changes.V4),
 		func() tree.Columns { return columns4(q, changes.V4) }, func() edits { return edits4(changes.V4) })
 	if err != nil {
 		return gpuTrees{}, fmt.Errorf("build IPv4 tree: %w", err)
 	}
-	trees.t6, err = buildTree(q, e.shape(1, prev.t6, len(changes.V6)), e.kind(), prev.t6, &g.routes.v6, len(changes.V6),
+	trees.t6, err = buildTree(q, e.shape(choice, 1, prev.t6, len(changes.V6)), e.kind(), prev.t6, &g.routes.v6, len(changes.V6),
 		func() tree.Columns { return columns6(q, changes.V6) }, func() edits { return edits6(changes.V6) })
 	if err != nil {
 		trees.release(q)
@@ -242,11 +248,11 @@ func (e *gpuEngine) build(q *device.Queue, g *gpu, prev gpuTrees, changes lpm.Ro
 }
 
 // shape gives the strides of a family's next tree, which follows prev or is one of n routes.
-func (e *gpuEngine) shape(family int, prev *gpuTree, n int) *tree.Shape {
+func (e *gpuEngine) shape(choice *Choice, family int, prev *gpuTree, n int) *tree.Shape {
 	if prev != nil {
 		n = prev.Sorted.N
 	}
-	st := e.choice.strides(e.own[family], n)
+	st := choice.strides(e.own[family], n)
 	if prev != nil && slices.Equal(prev.Shape.Strides, st.list) {
 		return prev.Shape
 	}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 )
 
 // An ASPath is the AS numbers from the service to the origin. An element of several is an AS_SET.
@@ -85,7 +86,7 @@ func (c *Client) Routes(ctx context.Context, conditions url.Values) iter.Seq2[Ro
 		tag := "" // of the generation
 		for broken := 0; ; {
 			page, err := c.routesPage(ctx, query, tag, yield)
-			if page.tag != "" {
+			if page.given > 0 { // before that another generation would do
 				tag = page.tag
 			}
 			switch {
@@ -93,6 +94,12 @@ func (c *Client) Routes(ctx context.Context, conditions url.Values) iter.Seq2[Ro
 				return
 			case page.next != "":
 				query.Set("cursor", page.next)
+			}
+			if limit, none := strconv.Atoi(query.Get("limit")); none == nil && page.given > 0 {
+				if limit -= page.given; limit <= 0 {
+					return // what broke off is the line behind the last route
+				}
+				query.Set("limit", strconv.Itoa(limit))
 			}
 			if page.given > 0 {
 				broken = 0

@@ -9,34 +9,72 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"syscall"
 
 	"github.com/BurntSushi/toml"
 )
 
 // setInConfig sets string keys of a table of a configuration file, which is made if it is not there. All else in
-// it stays as it is, comments and order too.
+// it stays as it is, comments and order too, and so do its mode and its owner.
 func setInConfig(path, table string, keys map[string]string) error {
 	after, err := configWith(path, table, keys)
 	if err != nil {
 		return err
 	}
-	mode := os.FileMode(0o644)
-	if info, err := os.Stat(path); err == nil {
-		mode = info.Mode().Perm()
-	}
-	path = behindLinks(path)
-	partial := path + ".partial"
-	if err := os.WriteFile(partial, []byte(after), mode); err != nil {
-		return fmt.Errorf("config: %w", err)
-	}
-	if err := os.Rename(partial, path); err != nil {
+	if err := replaceText(behindLinks(path), after); err != nil {
 		return fmt.Errorf("config: %w", err)
 	}
 	return nil
 }
 
+// replaceText puts a text in the place of a file, so that there is the old one or the new one at any moment, and who could read
+// it still can: a service whose configuration belongs to root afterwards does not start again.
+func replaceText(path, text string) (err error) {
+	mode, was := os.FileMode(0o644), (*syscall.Stat_t)(nil)
+	if info, err := os.Stat(path); err == nil {
+		mode = info.Mode().Perm()
+		was, _ = info.Sys().(*syscall.Stat_t)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.partial")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		_ = f.Close() // a second time where all went well
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	if was != nil {
+		if err := f.Chown(int(was.Uid), int(was.Gid)); err != nil {
+			return fmt.Errorf("%s cannot keep its owner: %w; write as that one, or as root", path, err)
+		}
+	}
+	if err := f.Chmod(mode); err != nil { // also what the umask takes from new files
+		return err
+	}
+	if _, err := f.WriteString(text); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
 // configWith gives what setInConfig writes.
 func configWith(path, table string, keys map[string]string) (string, error) {
+	switch info, err := os.Stat(path); {
+	case err == nil && !info.Mode().IsRegular() && !info.IsDir(): // a pipe would be waited for, and a device replaced
+		return "", fmt.Errorf("config %s: it is no regular file: choose another path", path)
+	case err != nil:
+		if _, linkErr := os.Lstat(path); linkErr == nil {
+			return "", fmt.Errorf("config %s: the file that it links to: %w", path, err)
+		}
+	}
 	before, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", fmt.Errorf("config: %w", err)

@@ -20,8 +20,12 @@ const (
 	// drifted is by how much lookups must be expected to take less time with other strides before a table goes
 	// over to them: making it anew has a price too.
 	drifted = 0.05
+	// mostBudgets is how many tables may have trees of the whole budget: where more go over they share that many.
+	mostBudgets = 8
 	// tuneLook is how often a tuner that waits for the first routes looks for them.
 	tuneLook = time.Second
+	// leastInterval is the shortest time between two looks, which take up to half a second of a core each.
+	leastInterval = 10 * time.Second
 )
 
 // tunerOptions are the flags of serve about tuning.
@@ -33,8 +37,8 @@ type tunerOptions struct {
 
 // planTuner checks what is said about tuning, and gives the models to predict by.
 func (o *serveOptions) planTuner() (tune.Models, error) {
-	if o.tuner.interval < 0 {
-		return nil, o.wrong("tune-interval", fmt.Errorf("%v: it is positive, or 0 to tune never", o.tuner.interval))
+	if o.tuner.interval != 0 && o.tuner.interval < leastInterval {
+		return nil, o.wrong("tune-interval", fmt.Errorf("%v: it is %v or more, or 0 to tune never", o.tuner.interval, leastInterval))
 	}
 	if _, err := parseBudget(o.tuner.budget, engineCPU); err != nil {
 		return nil, o.wrong("tune-budget", err)
@@ -98,6 +102,7 @@ type tunedEngine struct {
 type tuneSeen struct {
 	table      string
 	generation uint64
+	like       int // tables with at least half as many routes, itself among them: those go over with it
 }
 
 // newTuner makes the tuner of engines, nil where there is nothing to tune.
@@ -194,14 +199,18 @@ func (t *tuner) tune(ctx context.Context, width int) {
 		}
 		log := t.log.With("engine", e.name, "table", seen.table, "family", []string{"ipv4", "ipv6"}[family], "from", flavors.FormatStrides(now))
 		p := model.On(shape)
-		ranked := p.Rank(e.budget, 1)
+		budget := e.budget
+		if seen.like > mostBudgets { // or hundreds of VRFs would have wide roots each; what they have anyway is no waste
+			budget = max(e.budget/uint64(seen.like)*mostBudgets, min(p.Choice(e.own[family]).Size.Bytes, e.budget))
+		}
+		ranked := p.Rank(budget, 1)
 		if len(ranked) == 0 {
-			log.Warn("strides stay: no tree fits the budget", "bytes", e.budget)
+			log.Warn("strides stay: no tree fits the budget", "bytes", budget)
 			continue
 		}
 		best, present := ranked[0], p.Choice(now)
 		gain := present.Ns/best.Ns - 1
-		over := e.budget > 0 && present.Size.Bytes > e.budget
+		over := budget > 0 && present.Size.Bytes > budget
 		to, expected := best.Strides, fmt.Sprintf("%+.1f%%", 100*gain)
 		stays := gain <= drifted && !over
 		if stays {
@@ -227,30 +236,35 @@ func (t *tuner) tune(ctx context.Context, width int) {
 	}
 }
 
-// largest gives the routes of a family in the table that has most of it, sorted; nil where that are few.
-func (t *tuner) largest(family int) (tuneSeen, *flavors.Sorted) {
-	var at *rib.Table
-	most := leastTuned - 1
+// largest gives the routes of a family in the table that has most of it, sorted; nil where that are few, or were
+// seen before.
+func (t *tuner) largest(family int) (seen tuneSeen, _ *flavors.Sorted) {
 	count := func(g *rib.Generation) int { return [2]int{g.V4, g.V6}[family] }
+	var g *rib.Generation
+	var counts []int
 	for _, table := range t.tables.All() {
-		g := table.Publisher.Generations().Acquire()
-		if g == nil {
+		next := table.Publisher.Generations().Acquire()
+		if next == nil {
 			continue
 		}
-		if n := count(g); n > most {
-			at, most = table, n
+		counts = append(counts, count(next))
+		if n := count(next); n >= leastTuned && (g == nil || n > count(g)) {
+			seen.table, seen.generation = table.Name, next.Number
+			g, next = next, g
 		}
-		g.Release()
+		if next != nil {
+			next.Release()
+		}
 	}
-	if at == nil {
-		return tuneSeen{}, nil
-	}
-	g := at.Publisher.Generations().Acquire()
 	if g == nil {
 		return tuneSeen{}, nil
 	}
 	defer g.Release()
-	seen := tuneSeen{at.Name, g.Number}
+	for _, n := range counts {
+		if n >= count(g)/2 {
+			seen.like++
+		}
+	}
 	if seen == t.seen[family] {
 		return seen, nil
 	}
