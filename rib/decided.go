@@ -2,6 +2,7 @@ package rib
 
 import (
 	"cmp"
+	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
@@ -24,6 +25,7 @@ type changes struct {
 	routes cow.Array[Route] // of the new generation
 	v4, v6 int              // routes in it
 	gone   []lpm.Handle     // without a path: may be freed once it is published
+	shown  []netip.Prefix   // no longer hidden once it is published
 }
 
 // decide chooses the best paths and compares them with the generation before, nil for none. It tells hidden what
@@ -56,7 +58,7 @@ func (s *snapshot) decide(previous *Generation, h *hidden) changes {
 		c.count += f.count
 		c.v4 += f.v4
 		c.v6 += f.v6
-		c.gone = join(c.gone, f.gone)
+		c.gone, c.shown = join(c.gone, f.gone), join(c.shown, f.shown)
 		c.table.V4, c.table.V6 = join(c.table.V4, f.table.V4), join(c.table.V6, f.table.V6)
 	}
 	if c.count > 0 {
@@ -121,7 +123,9 @@ func (s *snapshot) compare(some []destinationPaths, before cow.Array[Route], edi
 		} else {
 			c.gone = append(c.gone, h)
 		}
-		hidden.note(k.prefix(), !best.exists() && changed.usable())
+		if hidden.note(k.prefix(), !best.exists() && changed.usable()) {
+			c.shown = append(c.shown, k.prefix())
+		}
 		if is == was {
 			continue
 		}

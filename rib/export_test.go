@@ -50,3 +50,6 @@ func UncomparedSteps() (names []string) {
 	}
 	return names
 }
+
+// Hidden is the number of prefixes that the root has no route to and other routers may have.
+func Hidden(r *RIB) int { return int(r.hidden.count.Load()) }

@@ -98,7 +98,7 @@ func (r *RIB) SetIGP(c IGPCost) (affected int) {
 	}
 	found := r.scan(func() scanner {
 		s := costScan{was: was, is: c, memo: map[netip.Addr]*costChange{}}
-		return s.mark
+		return s.find
 	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,7 +111,17 @@ func (r *RIB) SetIGP(c IGPCost) (affected int) {
 	if len(r.dirty) == 0 || started.Before(r.since) {
 		r.since = started
 	}
-	r.dirty = append(slices.Grow(r.dirty, affected), slices.Concat(found...)...)
+	// Marked together with the list, and not by the walk: what is dirty must be in the list, or a change of the
+	// meantime would wait for the end of the walk, and be missing behind a Flush.
+	r.dirty = slices.Grow(r.dirty, affected)
+	for _, some := range found {
+		for _, h := range some {
+			if d := r.dests.at(h); !d.dirty && !d.empty() {
+				d.dirty = true
+				r.dirty = append(r.dirty, h)
+			}
+		}
+	}
 	// Nobody is told before the end: a generation for each part would take longer than all of it.
 	r.notify()
 	return affected
@@ -147,8 +157,8 @@ func (s *costScan) at(i int, p Path) *costChange {
 	return c
 }
 
-// mark is a scanner: it marks as dirty the destinations that the change may decide otherwise.
-func (s *costScan) mark(dst []lpm.Handle, first lpm.Handle, some []destination) []lpm.Handle {
+// find is a scanner: it wants the destinations that the change may decide otherwise.
+func (s *costScan) find(dst []lpm.Handle, first lpm.Handle, some []destination) []lpm.Handle {
 	var last *destination
 	affected := false // last
 	for i := range some {
@@ -160,7 +170,6 @@ func (s *costScan) mark(dst []lpm.Handle, first lpm.Handle, some []destination) 
 			affected = s.affects(d)
 		}
 		if last = d; affected {
-			d.dirty = true
 			dst = append(dst, first+lpm.Handle(i))
 		}
 	}

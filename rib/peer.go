@@ -116,6 +116,15 @@ func (p *Peer) Reconsider() {
 	})
 }
 
+// check judges a route by the Import of now. It is called under the lock.
+func (p *Peer) check(k prefixKey, attrs Path) Reject {
+	if p.imports == nil {
+		return Accepted
+	}
+	p.attrs = attrs.Value()
+	return p.imports.Check(k.prefix(), &p.attrs)
+}
+
 // Up tells that a session was established (BGP, BMP) or that loading began (everything else).
 // What is there of a family that the session keeps, or of a file, is stale from then on, until
 // it is announced again or swept; the rest is withdrawn. A session then has its first load

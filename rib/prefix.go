@@ -1,6 +1,7 @@
 package rib
 
 import (
+	"maps"
 	"net/netip"
 
 	"github.com/ribwarp/ribwarp/lpm"
@@ -85,6 +86,27 @@ func (x *index) reserve(v6 bool, shard, n int) {
 	case !v6 && x.v4[shard] == nil:
 		x.v4[shard] = make(map[uint64]lpm.Handle, n)
 	}
+}
+
+// fit makes a shard smaller for which much more room was reserved than it has prefixes: a map never shrinks.
+func (x *index) fit(v6 bool, shard, reserved int) {
+	if v6 {
+		x.v6[shard] = fitted(x.v6[shard], reserved)
+		return
+	}
+	x.v4[shard] = fitted(x.v4[shard], reserved)
+}
+
+func fitted[K comparable](m map[K]lpm.Handle, reserved int) map[K]lpm.Handle {
+	switch {
+	case len(m) == 0:
+		return nil
+	case 2*len(m) >= reserved:
+		return m
+	}
+	small := make(map[K]lpm.Handle, len(m))
+	maps.Copy(small, m)
+	return small
 }
 
 // find gives lpm.None for a prefix that is not there.

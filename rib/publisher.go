@@ -248,6 +248,7 @@ func (p *Publisher) publish(ctx context.Context, first bool) (worked bool, err e
 		}
 	}
 	p.rib.release(c.gone)
+	p.rib.hidden.forget(c.shown)
 	p.visible()
 	if s.complete || p.timedOut.Load() {
 		p.becomeReady()

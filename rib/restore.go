@@ -21,13 +21,15 @@ type Restoration struct {
 
 // A restoredPeer is what a peer's routes were judged by.
 type restoredPeer struct {
+	*Peer
 	imports Import
 	judged  int // Peer.judged at that time
+	ended   int // Peer.ended at that time
 }
 
 type restoredPath struct {
 	path
-	from *Peer
+	from *restoredPeer
 }
 
 type restoredRoute struct {
@@ -46,7 +48,7 @@ func (t *Restoration) Add(p *Peer, u Update) {
 	x := p.path(&u).aged()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	imports := t.peer(p).imports
+	from := t.peer(p)
 	t.attrs = u.Attrs
 	at := -1 // the path's place
 	for _, n := range u.Reach {
@@ -57,11 +59,11 @@ func (t *Restoration) Add(p *Peer, u Update) {
 		if at < 0 || x.id != n.PathID {
 			x.id = n.PathID
 			at = len(t.paths)
-			t.paths = append(t.paths, restoredPath{x, p})
+			t.paths = append(t.paths, restoredPath{x, from})
 		}
 		r := restoredRoute{hi: k.hi, lo: k.lo, bits: k.bits, path: uint32(at), reject: x.reject}
-		if imports != nil && r.reject == Accepted {
-			r.reject = imports.Check(k.prefix(), &t.attrs)
+		if from.imports != nil && r.reject == Accepted {
+			r.reject = from.imports.Check(k.prefix(), &t.attrs)
 		}
 		chunks := &t.shards[family(k.v6)][k.shard()]
 		last := len(*chunks) - 1
@@ -86,11 +88,12 @@ func (t *Restoration) peer(p *Peer) *restoredPeer {
 	}
 	t.rib.mu.Lock()
 	defer t.rib.mu.Unlock()
-	t.peers[p] = &restoredPeer{imports: p.imports, judged: p.judged}
+	t.peers[p] = &restoredPeer{Peer: p, imports: p.imports, judged: p.judged, ended: p.ended}
 	return t.peers[p]
 }
 
-// Done puts all in. A peer that is up, or loaded, knows better, and none of its routes changes. It does not wait for the
+// Done puts all in. A peer that is up, or loaded, knows better, and none of its routes changes, nor does a route that was kept
+// from then. It does not wait for the
 // publisher, which may not run yet: what was saved bounds it. Others get the lock in between.
 func (t *Restoration) Done() {
 	r := t.rib
@@ -100,20 +103,18 @@ func (t *Restoration) Done() {
 	t.start()
 	for f := range t.shards {
 		for s, chunks := range t.shards[f] {
-			t.reserve(f == family(true), s, length(chunks))
+			v6, routes := f == family(true), length(chunks)
+			t.reserve(v6, s, routes)
 			for _, some := range chunks {
-				t.put(f == family(true), some)
+				t.put(v6, some)
 			}
+			t.fit(v6, s, routes)
 		}
 	}
-	for p, s := range t.peers {
-		r.mu.Lock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for p := range t.peers {
 		p.counted()
-		again := p.judged != s.judged
-		r.mu.Unlock()
-		if again {
-			p.Reconsider()
-		}
 	}
 }
 
@@ -146,6 +147,17 @@ func (t *Restoration) reserve(v6 bool, shard, routes int) {
 	t.rib.index.reserve(v6, shard, routes)
 }
 
+// fit has the RIB give back room that nobody took: of a prefix that no peer has a best path to the paths of all peers
+// were saved.
+func (t *Restoration) fit(v6 bool, shard, routes int) {
+	if routes == 0 {
+		return
+	}
+	t.rib.mu.Lock()
+	defer t.rib.mu.Unlock()
+	t.rib.index.fit(v6, shard, routes)
+}
+
 // length counts the routes of a shard.
 func length(chunks [][]restoredRoute) int {
 	if len(chunks) == 0 {
@@ -168,7 +180,14 @@ func (t *Restoration) put(v6 bool, some []restoredRoute) {
 		if p.from.state != stateStale {
 			continue
 		}
+		k := prefixKey{n.hi, n.lo, n.bits, v6}
+		if p.from.ended != p.from.Peer.ended && r.has(k, p.path) { // from a session of the meantime: newer
+			continue
+		}
 		p.reject = n.reject
-		r.put(p.from, prefixKey{n.hi, n.lo, n.bits, v6}, p.path)
+		if p.from.judged != p.from.Peer.judged && p.reject != RejectLoop { // the policy is another one now
+			p.reject = p.from.check(k, p.attrs)
+		}
+		r.put(p.from.Peer, k, p.path)
 	}
 }

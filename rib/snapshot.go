@@ -47,7 +47,7 @@ func (r *RIB) take() *snapshot {
 		d.dirty, d.shared = false, d.more != nil
 		s.changed[i] = destinationPaths{first: d.first, more: d.more, handle: h}
 	}
-	if len(r.dirty) > smallDirty {
+	if cap(r.dirty) > smallDirty {
 		r.dirty = nil // a full load must not keep its memory for ever
 	}
 	r.dirty = r.dirty[:0]
@@ -55,7 +55,7 @@ func (r *RIB) take() *snapshot {
 	return s
 }
 
-// smallDirty is the length up to which the dirty list's memory is kept for the next changes.
+// smallDirty is the capacity up to which the dirty list's memory is kept for the next changes.
 const smallDirty = 1 << 14
 
 // putBack marks dirty again what could not be published.

@@ -312,6 +312,12 @@ func (r *RIB) put(p *Peer, k prefixKey, x path) {
 	}
 }
 
+// has tells whether there is a path to a prefix of x's peer and identifier. It is called under the lock.
+func (r *RIB) has(k prefixKey, x path) bool {
+	h := r.index.find(k)
+	return h != lpm.None && r.findPath(h, r.dests.at(h), x.peer, x.id) >= 0
+}
+
 // withdraw is called under the lock.
 func (r *RIB) withdraw(p *Peer, prefix netip.Prefix, id uint32) {
 	k, ok := keyOf(prefix)
@@ -397,8 +403,8 @@ func (r *RIB) visitLocked(first int, f func(first lpm.Handle, some []destination
 type scanner func(dst []lpm.Handle, first lpm.Handle, some []destination) []lpm.Handle
 
 // scan has all cores look at the destinations, each with a scanner of its own, and gives the handles, by page. It is
-// visit for many cores: the scanners share the lock, so each may write to its part, and to nothing else of the
-// RIB. It leaves out destinations that are added meanwhile.
+// visit for many cores: the scanners share the lock, so they write to nothing of the RIB. It leaves out destinations
+// that are added meanwhile.
 func (r *RIB) scan(newScanner func() scanner) [][]lpm.Handle {
 	r.mu.RLock()
 	pages := r.dests.pages

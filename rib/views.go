@@ -289,16 +289,33 @@ type hidden struct {
 	count atomic.Int64
 }
 
-// note takes down whether a prefix is hidden.
-func (h *hidden) note(p netip.Prefix, is bool) {
-	if !is && h.count.Load() == 0 {
+// note takes down that a prefix is hidden. It gives whether one that is not was: until the generation is there that has it,
+// which who publishes that says by forget, it would be in neither of the two.
+func (h *hidden) note(p netip.Prefix, is bool) (shown bool) {
+	if !is {
+		if h.count.Load() == 0 {
+			return false
+		}
+		h.mu.RLock()
+		defer h.mu.RUnlock()
+		_, shown = h.table.Get(p)
+		return shown
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.table.Insert(p, struct{}{})
+	h.count.Store(int64(h.table.Size()))
+	return false
+}
+
+// forget takes down that prefixes are not hidden.
+func (h *hidden) forget(shown []netip.Prefix) {
+	if len(shown) == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if is {
-		h.table.Insert(p, struct{}{})
-	} else {
+	for _, p := range shown {
 		h.table.Delete(p)
 	}
 	h.count.Store(int64(h.table.Size()))

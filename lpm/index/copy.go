@@ -25,6 +25,7 @@ type copy struct {
 	// The line's, under its mutex.
 	number int // of the table whose routes it holds
 	users  int // tables that read it
+	size   int // bytes when the line had it last: who follows the line changes it without the mutex
 }
 
 // entry is an IPv6 prefix. Entry 0 is nobody's, so that 0 ends a chain.

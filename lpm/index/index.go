@@ -14,6 +14,7 @@ import (
 	"context"
 	"hash/maphash"
 	"net/netip"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -30,8 +31,9 @@ type engine struct {
 	lpm.Engine
 	open   func(prefixes int) (Table, error)
 	seed   maphash.Seed
-	routes atomic.Int64 // of all copies that are open
-	worn   atomic.Int64 // when a table was last said to be worn, Unix time in seconds
+	making chan struct{} // holds an item for each line that makes its first copy
+	routes atomic.Int64  // of all copies that are open
+	worn   atomic.Int64  // when a table was last said to be worn, Unix time in seconds
 }
 
 // New makes an engine that builds base's tables with an index, and takes base over. open makes an
@@ -42,7 +44,7 @@ type engine struct {
 // when that is there: until it is done the table is asked instead, too. The copies of all tables together have 20 million
 // routes at most.
 func New(base lpm.Engine, open func(prefixes int) (Table, error)) lpm.Engine {
-	return &engine{Engine: base, open: open, seed: maphash.MakeSeed()}
+	return &engine{Engine: base, open: open, seed: maphash.MakeSeed(), making: make(chan struct{}, runtime.GOMAXPROCS(0))}
 }
 
 // mostRoutes bounds the routes in the copies of all lines of an engine, to some 0.6 GB: as many lines as generations are held

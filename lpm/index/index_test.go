@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -329,12 +330,14 @@ func TestIndexFollowsTheTable(t *testing.T) {
 // A table that is closed before its index is there leaves none behind.
 func TestClosedBeforeItsIndex(t *testing.T) {
 	var c counting
-	begin := make(chan struct{})
+	begun, begin := make(chan struct{}), make(chan struct{})
 	e := newEngine(t, func(n int) (index.Table, error) {
+		close(begun)
 		<-begin
 		return c.table(n)
 	})
 	tab := lpmtest.Build(t, e, lpmtest.RandomRoutes(rand.New(rand.NewPCG(6, 6)), 100, 1))
+	<-begun
 	_ = tab.Close()
 	close(begin)
 	index.Settle(tab)
@@ -426,4 +429,73 @@ func TestFindAllocatesNothing(t *testing.T) {
 			t.Errorf("%s: %v allocations", p, n)
 		}
 	}
+}
+
+// A table is described also while a copy of its line is brought to date behind it.
+func TestInfoDuringCatchUp(t *testing.T) {
+	index.SetLog(t, 1<<20, 1)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 7))
+	e := newEngine(t, openTable)
+	now := lpmtest.Build(t, e, lpmtest.RandomRoutes(r, 500, 1))
+	index.Settle(now)
+	for n := range 8 {
+		next, err := e.Update(context.Background(), now, lpmtest.RandomRoutes(r, 20, lpm.Handle(10_000+n*100)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n%2 == 1 { // much at once, which the line follows in the background
+			_ = now.Close()
+			now = next
+			if next, err = e.Update(context.Background(), now, lpmtest.RandomRoutes(r, 3000, lpm.Handle(100_000+n*10_000))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 20 {
+			if next.Info().ExactBytes > 1<<30 {
+				t.Fatal("too much")
+			}
+		}
+		_ = now.Close()
+		now = next
+	}
+	_ = now.Close()
+}
+
+// Where builds follow each other faster than indexes are made, only so many are under way, and none is begun for a table that is
+// closed by then.
+func TestIndexesInTurns(t *testing.T) {
+	var opened atomic.Int64
+	var c counting
+	begin := make(chan struct{})
+	e := newEngine(t, func(n int) (index.Table, error) {
+		opened.Add(1)
+		<-begin
+		return c.table(n)
+	})
+	rs := lpmtest.RandomRoutes(rand.New(rand.NewPCG(8, 8)), 100, 1)
+	var tables []lpm.Table
+	for range 5 * runtime.GOMAXPROCS(0) {
+		tab := lpmtest.Build(t, e, rs)
+		tables = append(tables, tab)
+		_ = tab.Close()
+	}
+	last := lpmtest.Build(t, e, rs)
+	close(begin)
+	for _, tab := range append(tables, last) {
+		index.Settle(tab)
+	}
+	if n := opened.Load(); n > int64(1+runtime.GOMAXPROCS(0)) {
+		t.Errorf("%d indexes were made for %d closed tables and one", n, len(tables))
+	}
+	if !index.Indexed(last) {
+		t.Error("the last one has none")
+	}
+	_ = last.Close()
+	index.Settle(last)
+	if c.open != 0 {
+		t.Errorf("%d copies were not closed", c.open)
+	}
+	_ = e.Close()
 }

@@ -51,10 +51,17 @@ func newLine(e *engine) *line { return &line{engine: e, first: 1, tables: 1, mad
 func (l *line) begin(t *table, routes lpm.Routes) {
 	l.made, l.wait, l.tended = false, []*table{t}, true
 	go func() {
-		c := l.engine.build(routes)
+		// In turns: builds may follow each other faster than their copies are made, and each would take its memory.
+		l.engine.making <- struct{}{}
+		var c *copy
+		if l.inUse() {
+			c = l.engine.build(routes)
+		}
+		<-l.engine.making
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if c != nil {
+			c.size = c.bytes()
 			l.copies = append(l.copies, c)
 			for _, t := range l.wait {
 				if !t.closed.Load() {
@@ -69,6 +76,13 @@ func (l *line) begin(t *table, routes lpm.Routes) {
 			l.tend()
 		}
 	}()
+}
+
+// inUse tells whether a table is not closed.
+func (l *line) inUse() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tables > 0
 }
 
 // give has a table read a copy.
@@ -142,6 +156,7 @@ func (l *line) catchUp(c *copy) bool {
 		}
 		c.number++
 	}
+	c.size = c.bytes()
 	return true
 }
 
@@ -218,6 +233,7 @@ func (l *line) another() *copy {
 	l.mu.Lock()
 	from.users--
 	if c != nil {
+		c.size = c.bytes()
 		l.copies = append(l.copies, c)
 	}
 	l.prune()
@@ -240,6 +256,7 @@ func (l *line) follow(c *copy) {
 			return
 		}
 		c.number++
+		c.size = c.bytes()
 	}
 	c.users--
 	l.prune()
@@ -282,7 +299,7 @@ func (l *line) bytes() (n uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.copies {
-		n += uint64(c.bytes())
+		n += uint64(c.size)
 	}
 	return n
 }
