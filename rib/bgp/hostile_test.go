@@ -324,7 +324,9 @@ func (n *neighbour) peerAt(a netip.Addr) *peer {
 // publisher runs the publisher of a RIB. What it gives waits until all changes are published.
 func publisher(t *testing.T, r *rib.RIB) (flush func()) {
 	t.Helper()
-	engine, err := flavors.NewCPU(flavors.Options{})
+	// Narrow strides: a page of a wide root that was changed once stays on the heap until the next full build. That is
+	// bounded by the root, but more than what hostile peers leave.
+	engine, err := flavors.NewCPU(flavors.Options{Strides4: slices.Repeat([]int{8}, 4), Strides6: slices.Repeat([]int{8}, 16)})
 	if err != nil {
 		t.Fatal(err)
 	}
